@@ -1,4 +1,4 @@
-"""The registry: the protocols this library knows, in reading order, and how to tell them apart.
+"""The registry of protocols, in reading order, and how to recognise them.
 
 The package of a protocol loads when its codec is used first. `load_codecs` loads all of them, before requests come."""
 

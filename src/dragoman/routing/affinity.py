@@ -14,13 +14,13 @@ from dragoman.routing.plan_inputs import Affinity
 MAX_AFFINITIES = 10_000
 # One gateway key has one in so many.
 SHARE = 10
-# Seconds: after the last use, and how long others may go without being told that a pin is still used.
+# Seconds after the last use, and the interval in which other workers are informed of a used affinity.
 LIFE = 3600.0
 REFRESH_SECONDS = 300.0
 
 
 class AffinityUpdate(Struct, frozen=True, array_like=True):
-    """What one worker tells the others about a conversation."""
+    """An update about a conversation's affinity, for the other workers."""
 
     owner: str
     conversation: str
@@ -30,7 +30,7 @@ class AffinityUpdate(Struct, frozen=True, array_like=True):
 
 
 class _Held(Struct, gc=False):
-    """A pin, when it was made, when it was used last, and when the others were told of that."""
+    """An affinity, its start, its last use, and the time of the last update to other workers."""
 
     owner: str
     affinity: Affinity
@@ -54,7 +54,7 @@ class Affinities:
         return len(self._held)
 
     def lookup(self, conversation: str, now: float) -> Affinity | None:
-        """Where a conversation is; to ask is to use it."""
+        """The affinity of a conversation; a lookup extends it."""
         held = self._held.get(conversation)
         if held is None:
             return None
@@ -87,7 +87,7 @@ class Affinities:
         self._dirty.add(conversation)
 
     def take_updates(self) -> list[AffinityUpdate]:
-        """What the other workers were not told yet."""
+        """Updates that were not sent to other workers yet."""
         updates: list[AffinityUpdate] = []
         for conversation in self._dirty:
             held = self._held.get(conversation)

@@ -37,7 +37,7 @@ def conversation_key(
 
 
 def response_key(owner: str, response_id: str) -> str:
-    """What a conversation is known by whose latest answer has this id."""
+    """The affinity key of a conversation by the ID of its latest response."""
     return _digest("response", owner, response_id)
 
 

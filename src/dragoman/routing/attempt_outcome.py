@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class AttemptOutcome(Enum):
-    """What became of an attempt."""
+    """The outcome of an attempt."""
 
     ANSWERED = "answered"
     RATE_LIMITED = "rate_limited"
@@ -42,7 +42,7 @@ class AttemptOutcome(Enum):
 
 
 class NextStep(Enum):
-    """What follows an attempt."""
+    """The next step after an attempt."""
 
     RETRY = "again"
     NEXT_TARGET = "next"
@@ -50,7 +50,7 @@ class NextStep(Enum):
 
 
 class SentSoFar(Enum):
-    """What the client was told by then."""
+    """What the client got before the failure."""
 
     NOTHING = "nothing"
     STATUS = "status"
@@ -58,9 +58,9 @@ class SentSoFar(Enum):
 
 
 class RetryBudgets(Struct, frozen=True, kw_only=True):
-    """What is left of all that is bounded."""
+    """The remaining limits of a request."""
 
-    # Of this target: how often it may be asked again, and was.
+    # Retries on this target: allowed, and done.
     retries: int = 0
     retry_count: int = 0
     has_budget: bool = True
@@ -72,7 +72,7 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
     calls: int = 0
     seconds: float = 0.0
     billed_retries: int = 0
-    # What the provider said: how long to wait, and whether to ask again at all.
+    # The provider's hint: the delay, and whether to retry at all.
     wait: float | None = None
     should_retry: bool | None = None
     # Of the line.
@@ -88,11 +88,11 @@ class OutcomeRule(Struct, frozen=True, kw_only=True):
     # Whether it is a failure of the target, and an answer of one that lives.
     counts: bool = False
     lives: bool = False
-    # Whether the provider may ask for money all the same.
+    # Whether the provider may bill the attempt.
     billed: bool = False
 
 
-# What follows a failure, as decision 25 has it.
+# The next steps after each failure (decision 25).
 TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.ANSWERED: OutcomeRule(lives=True),
     AttemptOutcome.RATE_LIMITED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
@@ -103,7 +103,7 @@ TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.FORBIDDEN: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     # Next is one with a larger window.
     AttemptOutcome.CONTEXT_LENGTH_EXCEEDED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
-    # Next only if the line says so.
+    # Next target only if the route permits it.
     AttemptOutcome.CONTENT_REFUSED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     AttemptOutcome.INVALID_REQUEST: OutcomeRule(lives=True),
     AttemptOutcome.UNKNOWN_MODEL: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
@@ -120,7 +120,7 @@ TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.GATEWAY_ERROR: OutcomeRule(),
     AttemptOutcome.CLIENT_DISCONNECTED: OutcomeRule(),
 }
-# The same as sets, which are asked for every attempt.
+# The same as sets, which every attempt needs.
 COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
 GATEWAY_OUTCOMES = frozenset(
     {AttemptOutcome.QUEUE_FULL, AttemptOutcome.GATEWAY_ERROR, AttemptOutcome.CLIENT_DISCONNECTED}
@@ -134,7 +134,7 @@ _JITTER = 0.25
 
 
 def next_step(kind: AttemptOutcome, sent: SentSoFar, budgets: RetryBudgets) -> NextStep:
-    """What follows an attempt, by the table and by what is left."""
+    """The next step after an attempt, by the table and the remaining limits."""
     rule = TABLE[kind]
     if not _may_continue(sent, budgets) or (rule.billed and budgets.billed_retries <= 0):
         return NextStep.RETURN_ERROR
@@ -150,12 +150,12 @@ def counts_for_health(kind: AttemptOutcome) -> bool:
 
 
 def maybe_billed(kind: AttemptOutcome) -> bool:
-    """Whether the provider may ask for money although there was no answer."""
+    """Whether the provider may bill an attempt without a response."""
     return TABLE[kind].billed
 
 
 def retry_delay(number: int, wait: float | None, draw: float) -> float:
-    """How long to wait before a target is asked again for the nth time, counted from 0; `draw` is of [0, 1)."""
+    """The delay before the nth retry on a target, counted from 0; `draw` is of [0, 1)."""
     usual = min(_FIRST_RETRY_DELAY * 2.0 ** min(number, 10), MAX_RETRY_DELAY) * (1 - _JITTER * draw)
     return usual if wait is None else min(max(usual, wait), MAX_RETRY_DELAY)
 
@@ -180,7 +180,7 @@ def _has_other(kind: AttemptOutcome, budgets: RetryBudgets) -> bool:
 
 
 class TargetResult(Struct, frozen=True, kw_only=True):
-    """How one target that was asked fared, and how many tokens it takes in, if that is known."""
+    """The outcome of one target, and its context window if known."""
 
     kind: AttemptOutcome
     window: int | None = None

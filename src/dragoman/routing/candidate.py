@@ -33,19 +33,19 @@ class Filter(Enum):
     STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
     COOLDOWN = "cooldown"
-    # One target alone is asked, and it is another one.
+    # Only one target is called, and it is another one.
     ALONE = "alone"
 
 
 class Deprioritized(Enum):
-    """Why a target stands behind others that the policy ranks lower."""
+    """Why a target is deprioritized, against its rank by the policy."""
 
     TIGHT = "tight"
     SUSPECT = "suspect"
     SLOW_START = "slow_start"
     BUSY = "busy"
     NO_KEY = "no_key"
-    # In cooldown: it is asked when all others have failed.
+    # In cooldown: called after all others failed.
     COOLDOWN = "cooldown"
 
 
@@ -89,7 +89,7 @@ class Ranked(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, dict=True):
-    """The order in which targets are tried, and what it rests on."""
+    """The order of targets, and its reasons."""
 
     # None if no target can be called.
     first: Target | None

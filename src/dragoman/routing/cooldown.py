@@ -1,4 +1,4 @@
-"""Rests: what a provider's headers say of trying again, and how long which key is left alone for that."""
+"""Cooldowns of keys: retry hints in a provider's headers, and the time for which a key is not used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.failure_classification import is_key_failure
 from dragoman.routing.health import MAX_KEY_COOLDOWN
 
-# Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
-# providers name days, and renew what they counted long before; a key that is still refused rests again.
+# Seconds: the default of a limit without a duration, and the shortest cooldown. The longest one holds for all keys:
+# providers name days, and renew quotas earlier; a key that is still rejected gets another cooldown.
 DEFAULT_SECONDS = 60.0
 MIN_SECONDS = 1.0
 
@@ -23,7 +23,7 @@ _UNIFIED = b"anthropic-ratelimit-unified-status"
 
 
 class Hint(Struct, frozen=True, kw_only=True):
-    """What the headers of an answer say: how long to wait, whether to ask again, whether a whole account is meant."""
+    """Hints in the headers of a response: the delay, whether to retry, whether a whole account is meant."""
 
     wait: float | None = None
     should_retry: bool | None = None
@@ -31,7 +31,7 @@ class Hint(Struct, frozen=True, kw_only=True):
 
 
 class Cooldown(Struct, frozen=True, kw_only=True):
-    """How long a key is left alone: for the model that was asked, or for all."""
+    """The cooldown of a key: for the requested model, or for all."""
 
     seconds: float
     every_model: bool = False
@@ -58,7 +58,7 @@ def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
 
 
 def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_HINT) -> Cooldown | None:
-    """How long the key of an attempt rests, if it does: only for what speaks of the key itself."""
+    """The cooldown of an attempt's key, if it gets one: only for failures of the key itself."""
     if kind is AttemptOutcome.RATE_LIMITED:
         code = "" if failure is None else f"{failure.code or ''} {failure.native}".lower()
         wide = hint.account or any(word in code for word in _ACCOUNT_CODES)
@@ -68,7 +68,7 @@ def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_H
     if kind is AttemptOutcome.INSUFFICIENT_QUOTA and is_key_failure(failure):
         return Cooldown(seconds=_bounded(hint.wait, MAX_KEY_COOLDOWN), every_model=True)
     if kind is AttemptOutcome.INVALID_KEY and (failure.status == 401 or is_key_failure(failure)):
-        # What is forbidden may be this model alone.
+        # A 403 may concern this model alone.
         return Cooldown(seconds=MAX_KEY_COOLDOWN, every_model=failure.status != 403)
     return None
 
@@ -95,7 +95,7 @@ def _seconds(value: bytes | None, unit: float) -> float | None:
 
 
 def _until(value: bytes, wall: float) -> float | None:
-    """How long it is until a date: RFC 9110, section 10.2.3."""
+    """The time until a date: RFC 9110, section 10.2.3."""
     # Here: nearly all providers state seconds.
     from calendar import timegm
     from email.utils import parsedate

@@ -122,7 +122,7 @@ def why_deprioritized(candidate: Candidate, now: float) -> str:
 
 
 def because(plan: Plan, *, randomized: bool = True) -> str:
-    """Why the first leads; `randomized` says that dice were."""
+    """Why the first leads; `randomized` means that random numbers decided."""
     if not plan.order:
         return "no target can be called"
     if plan.why is not Why.POLICY:
@@ -151,7 +151,7 @@ def _candidate_entry(candidate: Candidate, now: float) -> CandidateEntry:
 
 
 def _why(candidate: Candidate, now: float) -> str:
-    """Why it is not asked, or not before others, without anything that was said of the request."""
+    """Why it is skipped or deprioritized, without contents of the request."""
     if candidate.left_out is not None:
         return f"left out: {LEFT_OUT[candidate.left_out]}"
     return "" if candidate.deprioritized is None else f"deprioritized: {why_deprioritized(candidate, now)}"

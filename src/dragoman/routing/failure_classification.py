@@ -25,7 +25,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.rules.failures import is_flagged
 
-# First match wins, so classes stand before their own parents. What is not here is our own affair, or the client's.
+# The first match wins, so classes precede their parents. Other errors concern the gateway itself, or the client.
 _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (Unconfigured, AttemptOutcome.INVALID_KEY),
     (ConfigError, AttemptOutcome.INVALID_KEY),
@@ -45,7 +45,7 @@ _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (UpstreamError, AttemptOutcome.CONNECTION_LOST),
 )
 
-# What the codecs tell apart.
+# The failure kinds of the codecs.
 _KINDS: dict[FailureKind, AttemptOutcome] = {
     FailureKind.INVALID: AttemptOutcome.INVALID_REQUEST,
     FailureKind.CONTEXT_OVERFLOW: AttemptOutcome.CONTEXT_LENGTH_EXCEEDED,
@@ -78,7 +78,7 @@ _STATUSES: dict[int, AttemptOutcome] = {
     529: AttemptOutcome.OVERLOADED,
 }
 
-# Codes and types, in small letters, that say more than their status does.
+# Codes and types, in lower case, that say more than their status.
 _CODES: dict[str, AttemptOutcome] = {
     # A plan is used up, which comes as a rate limit.
     "usage_limit_reached": AttemptOutcome.INSUFFICIENT_QUOTA,
@@ -91,7 +91,7 @@ _CODES: dict[str, AttemptOutcome] = {
     "content_filter": AttemptOutcome.CONTENT_REFUSED,
     "content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
     "image_content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
-    # What the service takes to be against its rules.
+    # Violations of the service's rules.
     "invalid_prompt": AttemptOutcome.CONTENT_REFUSED,
     "bio_policy": AttemptOutcome.CONTENT_REFUSED,
     "cyber_policy": AttemptOutcome.CONTENT_REFUSED,
@@ -107,7 +107,7 @@ _CODES: dict[str, AttemptOutcome] = {
     # Azure has deployments in the place of models.
     "deploymentnotfound": AttemptOutcome.UNKNOWN_MODEL,
 }
-# Codes and types, in small letters, that speak of the key or of whose it is, and never of what was asked with it.
+# Codes and types, in lower case, that concern the key or its account, and never the request.
 _KEY_CODES = frozenset(
     {
         "account_deactivated",
@@ -139,13 +139,13 @@ _KEY_CODES = frozenset(
     }
 )
 _OVERLOADED = "overloaded"
-# The statuses of which a code may say that it is overload.
+# Statuses for which a code may mean overload.
 _LIMITS = frozenset({429, 500, 502, 503, 529})
 
 # Meanings for which a provider has no code: status, type, and how its words begin, all of which must fit.
 _MESSAGE_PREFIXES: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
     (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.INSUFFICIENT_QUOTA),
-    # Google's servers, whose reason stands in a list beside.
+    # Google's servers put the reason into a list.
     (400, "", "api key not valid", AttemptOutcome.INVALID_KEY),
 )
 
@@ -186,7 +186,7 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Attemp
     code = (failure.code or "").lower()
     named = _CODES.get(code) or _CODES.get(native)
     if named is AttemptOutcome.UNKNOWN_MODEL and failure.status == 403:
-        # It is there, but not for this key.
+        # It exists, but not for this key.
         return AttemptOutcome.INVALID_KEY
     if named is not None:
         return named
@@ -212,7 +212,7 @@ def _kind_of_refusal(failure: Failure, native: str) -> AttemptOutcome:
             return kind
     if failure.param == "model":
         return AttemptOutcome.UNKNOWN_MODEL
-    # Where a conversation is put to, nothing but the model can be missing, unless it says what.
+    # At a conversation's path, only the model can be missing, unless the error states otherwise.
     if failure.kind is FailureKind.NOT_FOUND and failure.param is None and failure.code is None:
         return AttemptOutcome.UNKNOWN_MODEL
     return AttemptOutcome.INVALID_REQUEST
@@ -225,5 +225,5 @@ def _kind_of_ban(failure: Failure) -> AttemptOutcome:
 
 
 def is_key_failure(failure: Failure) -> bool:
-    """Whether a code or a type says that it is the key, or its account, that was refused."""
+    """Whether a code or a type means that the key, or its account, was rejected."""
     return (failure.code or "").lower() in _KEY_CODES or failure.native.lower() in _KEY_CODES

@@ -11,7 +11,7 @@ from dragoman.routing.needs import Requirements
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 
-# In the order in which they are told.
+# In the order of their explanations.
 FEATURE_FILTERS = {
     "tools": Filter.TOOLS,
     "images": Filter.IMAGES,
@@ -19,7 +19,7 @@ FEATURE_FILTERS = {
     "thinking": Filter.THINKING,
     "structured": Filter.STRUCTURED,
 }
-# How far behind: the greater number comes later.
+# The degree of deprioritization: greater numbers come later.
 DEPTH = {
     Deprioritized.TIGHT: 1,
     Deprioritized.SLOW_START: 2,
@@ -78,7 +78,7 @@ def cost_filter(cost: int | None, limit: int) -> Filter | None:
 
 
 def is_in_cooldown(health: HealthState, now: float) -> bool:
-    """Whether it is asked by no request now; the one that plans with it after its end is the probe."""
+    """Whether no request may call it now; the first plan after its end gets the probe."""
     if health.level is not HealthLevel.COOLDOWN and health.level is not HealthLevel.PROBING:
         return False
     return health.until > now and not health.prompt

@@ -47,7 +47,7 @@ MAX_COOLDOWN = 300.0
 MAX_PROMPT_COOLDOWN = 30.0
 # Providers state days, and renew a quota long before. A reset need not be remembered for longer, either.
 MAX_KEY_COOLDOWN = 900.0
-# How long a target must have been healthy for its cooldowns to begin short again; before that they begin half as long.
+# Seconds of health after which cooldowns start short again; before that they start half as long.
 FORGIVEN = 60.0
 # An error that takes less than this is a prompt one.
 PROMPT = 5.0
@@ -190,7 +190,7 @@ class Health:
                 self._extend_cooldown(target, entry, now, began)
             return
         if began < entry.since:
-            # It was under way before the cooldown, or before the target answered again.
+            # It began before the cooldown, or before the target recovered.
             return
         if now >= entry.turn:
             entry.roll(now)
@@ -274,7 +274,7 @@ class Health:
             self._enter(target, entry, _COOLDOWN, entry.wakes, now)
 
     def cooldowns(self, now: float) -> dict[str, float]:
-        """The targets in cooldown, each with its end, which tells one cooldown from another."""
+        """The targets in cooldown, each with its end, which identifies the cooldown."""
         states = ((target, self.state(target, now)) for target in self._targets)
         return {target: state.until for target, state in states if state.level is _COOLDOWN and state.until > now}
 
@@ -366,7 +366,7 @@ class Health:
     # Other workers.
 
     def take_updates(self) -> list[HealthUpdate]:
-        """What was not broadcast yet."""
+        """Updates that were not broadcast yet."""
         if not self._dirty:
             return []
         updates = [self._groups[group][subject].make_update(subject, group) for group, subject in self._dirty]
@@ -446,7 +446,7 @@ def _trips(entry: HealthEntry, now: float, *, is_prompt: bool) -> bool:
 
 
 def _counted_cooldowns(entry: HealthEntry, now: float) -> int:
-    """How many cooldowns count against a target: all in a row, half of them once it was healthy, then none."""
+    """The number of cooldowns that count for a target: all in a row, half of them after it was healthy, then none."""
     if entry.level not in (_HEALTHY, _SUSPECT):
         return entry.cooldowns
     return 0 if now - entry.healthy_since > FORGIVEN else entry.cooldowns // 2

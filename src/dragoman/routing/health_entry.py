@@ -26,7 +26,8 @@ _RANKS = {_HEALTHY: 0, _SUSPECT: 1, _COOLDOWN: 2, _PROBING: 3, _SLOW_START: 4, H
 
 
 class HealthUpdate(Struct, frozen=True, array_like=True):
-    """What one worker broadcasts about a target or a key. Persisted, too: new members are added at the end alone."""
+    """An update about a target or a key, for the other workers. Persisted, too: new members are added at the end
+    alone."""
 
     subject: str
     level: HealthLevel
@@ -91,7 +92,7 @@ class HealthEntry:
         self.level_since = max(now, 0.0)
         self.epoch = 0.0
         self.cooldowns = 0
-        # Whether the errors that led to its cooldown came back quickly.
+        # Whether the errors that led to its cooldown were fast.
         self.prompt = False
         # Attempts that began before this do not count any more.
         self.since = -math.inf

@@ -6,7 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-# How long a target that answers again is spared, in seconds.
+# Seconds of slow start after a cooldown.
 SLOW_START_SECONDS = 10.0
 
 
@@ -14,15 +14,15 @@ class HealthLevel(Enum):
     """The words of the table of decision 25, and one for targets whose keys are all in cooldown."""
 
     HEALTHY = "healthy"
-    # It failed a moment ago: leads in proportion to its share of answers until its end.
+    # It just failed: leads in proportion to its success rate until its end.
     SUSPECT = "suspect"
     # In cooldown: it leads no plan until the end, and then gets one probe request.
     COOLDOWN = "cooldown"
     # The probe request is in progress: no other request calls it until its end.
     PROBING = "probing"
-    # It answered: asked by some until its end.
+    # It recovered: called by some requests until its end.
     SLOW_START = "slow_start"
-    # Nothing is said against it, but every key that could be used for it is in cooldown.
+    # No failure is recorded, but every usable key is in cooldown.
     NO_KEY = "no_key"
 
 
@@ -33,7 +33,7 @@ class HealthState(Struct, frozen=True):
     until: float = 0.0
     # Of a suspect one: its share of answers.
     success_rate: float = 0.0
-    # Of one in cooldown: whether its errors come back quickly, so that it is asked when all others have failed.
+    # For a cooldown: whether its errors are fast, so that it is called after all others failed.
     prompt: bool = False
 
     def share(self, now: float) -> float:
@@ -52,7 +52,7 @@ class HealthState(Struct, frozen=True):
                 return 0.0
 
     def is_last_resort(self, now: float) -> bool:
-        """Whether it is in cooldown, and is asked all the same when all others have failed."""
+        """Whether it is in cooldown, and is called anyway after all others failed."""
         return self.prompt and self.until > now
 
 

@@ -1,4 +1,4 @@
-"""Described: all that is known of a name, as a value that one process tells another."""
+"""The metadata of a model name, as a value that processes exchange."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-# What a model may be able to do, by the words that rules of `[models]` have for it.
+# The capabilities of a model, named as in rules of `[models]`.
 CAPABILITIES = ("tools", "images", "documents", "thinking", "structured")
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """What a million tokens cost, in US dollars, as a decimal number."""
+    """The price of a million tokens in US dollars, as a decimal number."""
 
     input: str
     output: str

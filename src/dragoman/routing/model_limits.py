@@ -1,4 +1,4 @@
-"""Facts: how much a target takes and says, and what follows from that for a name with several of them."""
+"""Limits of models: context window and output of a target, and the resulting ones of a name with several targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.routing.target import Target
 
 
 class ModelLimits(Struct, frozen=True, kw_only=True):
-    """Tokens that are taken, and that are said at most; None is unknown."""
+    """Context window and maximum output in tokens; None is unknown."""
 
     window: int | None = None
     cap: int | None = None
@@ -37,7 +37,7 @@ def combine_limits(*sources: LimitsOf) -> LimitsOf:
 
 
 def smallest(limits: Iterable[ModelLimits]) -> ModelLimits:
-    """What holds whichever target answers, by the facts of each, as far as they are known."""
+    """The limits that hold for every target, as far as known."""
     collected = tuple(limits)
     return ModelLimits(
         window=min((each.window for each in collected if each.window is not None), default=None),

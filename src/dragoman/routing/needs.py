@@ -24,7 +24,7 @@ _NO_FEATURES = RequestFeatures()
 
 
 class RequiredFeatures(Struct, frozen=True):
-    """What is to be looked at in a request, since a line asks for it."""
+    """The features that a route needs to know of a request."""
 
     request_features: bool = False
     conversation_start: bool = False
@@ -46,7 +46,7 @@ class LossCounts(Struct, frozen=True):
 class Requirements(Struct, frozen=True):
     """One request, as routing sees it."""
 
-    # Bytes of its body, with what it refers to.
+    # Bytes of its body, with its references.
     size: int
     request_features: RequestFeatures = _NO_FEATURES
     # The client's protocol and program, and the name of its gateway key.
@@ -54,22 +54,22 @@ class Requirements(Struct, frozen=True):
     program: str = ""
     key: str = ""
     strict: Strict = False
-    # What each target's translation would lose, by its id, where a policy asks for that.
+    # The losses of each target's translation, by ID, if a policy needs them.
     losses: Mapping[str, LossCounts] = NOTHING
-    # Why a target cannot be asked at all, by its id.
+    # Why a target cannot be called at all, by its ID.
     refused: Mapping[str, str] = NOTHING
     # Whether only one target may be called, because the owner of its references is unknown.
     alone: bool = False
     # The ID of the target that signed its latest reasoning, which no other target can read.
     issuer: str = ""
-    # What that program is called here, and the class of the thread that it is of, where rules ask for them.
+    # The name of the client, and the class of its thread, if rules need them.
     client: str = ""
     thread: str = ""
     # The provider that keeps what the request refers to.
     storing_provider: str = ""
-    # Whether only targets with the first one's model may be asked.
+    # Whether only targets with the model of the first one may be called.
     same_model: bool = False
-    # The id of the target whose cache holds what was said so far.
+    # The ID of the target that has the conversation in its prompt cache.
     warm: str = ""
     # About how many tokens it is answered with, as was measured of requests of its size.
     output: int = DEFAULT_OUTPUT_TOKENS

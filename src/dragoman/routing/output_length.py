@@ -9,24 +9,24 @@ from dragoman.routing.speeds import LARGE
 
 # Output tokens of a response before any measurement.
 UNMEASURED_OUTPUT = 500.0
-# The share of the latest answer in what is usual, once there were so many.
+# The weight of the latest response in the average, after this number of responses.
 _LATEST, _SOME = 0.1, 10
 # The weight of other targets' responses next to a target's own, and the maximum count of either.
 _DOUBT = 20
 _COUNTED = 100
-# Names may come from clients, where a line says `provider/*`.
+# Model names may come from clients, if a route has `provider/*`.
 MAX_TARGETS = 4096
 
 
 def rounded(tokens: float) -> int:
-    """A length in its first three bits, so that what is worked out for it serves for many requests."""
+    """A length rounded to three significant bits, so that cached results serve many requests."""
     whole = int(tokens)
     dropped = max(whole.bit_length() - 3, 0)
     return whole >> dropped << dropped
 
 
 class Outputs:
-    """How long the answers of all targets are."""
+    """The output lengths of all targets."""
 
     def __init__(self, max_targets: int = MAX_TARGETS) -> None:
         self._max_targets = max_targets
@@ -60,7 +60,7 @@ class Outputs:
         return total / responses
 
     def usual(self, target: str, size: int, among: float) -> float:
-        """How long it is if this one does, which is one of those."""
+        """The expected length from this target, which is one of these."""
         mean, count = self._of(size).get(target, (0.0, 0))
         return (mean * count + among * _DOUBT) / (count + _DOUBT)
 

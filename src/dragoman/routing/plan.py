@@ -87,7 +87,7 @@ def _led(
 def _lead(
     summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws
 ) -> tuple[Target, Why] | None:
-    """Who is the first on a calm day; None if that takes a ranking."""
+    """The first target of a healthy plan; None if that takes a ranking."""
     leaves = summary.leaves
     there = inputs.affinity.target if inputs.affinity is not None else requirements.issuer
     if there and (place := summary.places.get(there)) is not None and leaves[place][3]:
@@ -128,7 +128,7 @@ def _ranked(
     able: list[Candidate],
     looked_at: list[Candidate],
 ) -> tuple[Ranked, Why]:
-    """Those who may be asked in their order, with all that were looked at, and why the first leads."""
+    """The callable targets in order, all candidates, and why the first one leads."""
     if requirements.alone:
         return _single_target(summary, looked_at, requirements, inputs)
     if not able:
@@ -199,7 +199,7 @@ def _looked_at(
         if health_states is summary.all_healthy
         else draws.slow_start * max(candidate.share(now) for candidate in health_states)
     )
-    # What a cache holds may be gone: it makes a target cheaper than others, but never cheap enough for a limit.
+    # A cache entry may have expired: it makes a target cheaper than others, but never cheap enough for a limit.
     cold = replace(requirements, warm="") if requirements.warm and cost_of is not None else requirements
     able: list[Candidate] = []
     looked_at: list[Candidate] = []
@@ -290,7 +290,7 @@ def _ordered(
     groups: dict[int, list[Candidate]] = {}
     for candidate in able:
         groups.setdefault(_depth(candidate), []).append(candidate)
-    # Why it leads is the first group's to say.
+    # The first group decides why it leads.
     parts = [order(summary.tree, groups[depth], requirements, turn, draws) for depth in sorted(groups)]
     return [candidate for part, _ in parts for candidate in part], parts[0][1]
 
@@ -314,7 +314,7 @@ def _nested(
 ) -> tuple[list[Candidate], Why]:
     """The order of routes within routes."""
     ordered, why = _below(node, {candidate.place: candidate for candidate in able}, requirements, turn, draws)
-    # A target that stands in several routes is tried where it comes first.
+    # A target of several routes is called at its first position.
     return list({candidate.place: candidate for candidate in ordered}.values()), why
 
 

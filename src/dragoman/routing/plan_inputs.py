@@ -30,17 +30,17 @@ class Affinity(Struct, frozen=True, gc=False):
 
 
 class PlanInputs(Struct, frozen=True):
-    """What is known at one moment; by default all targets are healthy and free, of unknown price and speed. Most fields
+    """The inputs at one moment; by default all targets are healthy and free, of unknown price and speed. Most fields
     are per route, in the order of its targets, and usually empty."""
 
     now: float = 0.0
     # Where the conversation is, if it is anywhere.
     affinity: Affinity | None = None
-    # How many requests the line has had.
+    # The number of earlier requests of the route.
     turn: int = 0
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
-        """How the targets stand."""
+        """The health of the targets."""
         return summary.all_healthy
 
     def busy(self, summary: RouteSummary) -> Container[str]:
@@ -48,15 +48,15 @@ class PlanInputs(Struct, frozen=True):
         return ()
 
     def windows(self, summary: RouteSummary) -> Sequence[int | None]:
-        """How many tokens the targets take in; None is unknown."""
+        """The context windows of the targets; None is unknown."""
         return [None] * len(summary.leaves)
 
     def speeds(self, summary: RouteSummary, size: int) -> Sequence[Speed | None]:
-        """How fast the targets are with requests of about this many bytes; None is unknown."""
+        """The speeds of the targets for requests of about this many bytes; None is unknown."""
         return [None] * len(summary.leaves)
 
     def cost(self, target: Target, requirements: Requirements) -> int | None:
-        """What the request is estimated to cost there, in nano-dollars; None is unknown."""
+        """The estimated cost of the request there, in nano-dollars; None is unknown."""
         return None
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
@@ -91,5 +91,5 @@ class RandomDraws(Struct, frozen=True):
     weight: float = 0.0
     explore: float = 0.5
     slow_start: float = 0.0
-    # How often a policy that learns leads with the target of which it knows the least.
+    # The share of requests for which a learning policy calls the least-known target first.
     exploration_rate: float = EXPLORATION_RATE

@@ -9,7 +9,7 @@ FULL = 10.0
 FILL = 0.2
 # Seconds in which one more comes by itself.
 EACH = 10.0
-# Names may come from clients, where a line says `provider/*`.
+# Model names may come from clients, if a route has `provider/*`.
 MAX_TARGETS = 4096
 
 
@@ -18,12 +18,12 @@ class TargetRetryBudgets:
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0, max_targets: int = MAX_TARGETS) -> None:
         self._clock = clock
-        # What was in each, and when.
+        # The last level of each bucket, and its time.
         self.held: dict[str, tuple[float, float]] = {}
         self._max_targets = max_targets
 
     def has(self, target: str) -> bool:
-        """Whether a target may be asked again."""
+        """Whether a target may be retried."""
         return self.remaining(target) >= 1.0
 
     def spend(self, target: str) -> bool:
@@ -48,6 +48,6 @@ class TargetRetryBudgets:
             self.held[target] = (remaining, self._clock())
 
     def remaining(self, target: str) -> float:
-        """What is in a bucket."""
+        """The level of a bucket."""
         held = self.held.get(target)
         return FULL if held is None else min(held[0] + (self._clock() - held[1]) / EACH, FULL)

@@ -11,7 +11,7 @@ from dragoman.routing.health import ANY_MODEL, Health, HealthReport
 
 
 def digest_of(key: str) -> str:
-    """The digest that stands for a key wherever it is not used."""
+    """The digest of a key for use outside of calls."""
     return blake2s(key.encode(), digest_size=8).hexdigest()
 
 

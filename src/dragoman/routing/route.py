@@ -49,13 +49,13 @@ class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """What pins know it by: the same wherever it stands among others, and no longer once it says anything else."""
+        """The route's name in affinities: the same at every position, and another one after a change of the route."""
         content = "\n".join([repr(self.when), *(target.id for target in self.to.targets)])
         return blake2s(content.encode(), digest_size=8).hexdigest()
 
 
 class Route(Struct, frozen=True, kw_only=True, dict=True):
-    """A name's targets. `weights` go with the members; what is None is as everywhere."""
+    """A name's targets. `weights` belong to the members; None means inherited."""
 
     name: str
     members: tuple[Target | Route, ...]
@@ -65,13 +65,13 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     strict: Strict = False
     # Whether a conversation stays where it is.
     sticky: bool = True
-    # How often the same target is asked again before the next one.
+    # Retries on the same target before the next one.
     retries: int = 0
-    # How long the first content may take, in seconds.
+    # The limit for the first content, in seconds.
     first_byte: float | None = None
-    # What a request may cost, in nano-dollars, as far as that can be estimated.
+    # The maximum estimated cost of a request, in nano-dollars.
     max_cost: int | None = None
-    # Whether another target is asked when one refuses the content.
+    # Whether another target is called if one refuses the content.
     fallback_on_refusal: bool = False
     # Targets that it names and that are not there, as `provider/model`.
     absent: tuple[str, ...] = ()
@@ -101,13 +101,13 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def common_protocol(self) -> str:
-        """The protocol that all its targets are asked in; "" if there are several."""
+        """The protocol of all its targets; "" if there are several."""
         protocols = {target.endpoint.protocol for target in self.targets}
         return protocols.pop() if len(protocols) == 1 else ""
 
     @cached_property
     def required_features(self) -> tuple[RequiredFeatures, RequiredFeatures]:
-        """What it asks of any request: as long as no conversation is known to be anywhere, and once one is."""
+        """The features that it always needs: without any affinity, and with one."""
         summary = self.summary
         request_features = summary.denies or summary.prices or self.ruled
         # As written, the first target is where a conversation is, unless it was moved or its key may be another.
@@ -120,7 +120,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def leader(self) -> Target | None:
         """The target that leads every request while all targets are healthy, free and large enough; None if a request
-        may have to be looked at first. It holds as long as no conversation has an affinity."""
+        may have to be looked at first. Valid without any affinity."""
         if self.ruled or self.summary.weighs or self.required_features[0] != RequiredFeatures():
             return None
         return self.summary.leader
@@ -137,7 +137,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def threaded(self) -> bool:
-        """Whether a rule of it, or of a route in it, asks for the class of a thread."""
+        """Whether a rule of it, or of a nested route, needs the class of a thread."""
         inner = [member for member in self.members if isinstance(member, Route)]
         has_thread_rule = any(rule.when.thread or rule.to.threaded for rule in self.rules)
         return has_thread_rule or any(member.threaded for member in inner)
@@ -156,7 +156,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def summary(self) -> RouteSummary:
-        """What a plan must know of it, but for its rules; worked out once."""
+        """The route's properties for plans, without its rules; computed once."""
         return summarize_route(self)
 
     @cached_property
@@ -165,7 +165,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def around(self, target: Target) -> Route:
-        """The innermost route that a target stands in: its retries, times and `fallback_on_refusal` hold there."""
+        """The innermost route of a target: its retries, timeouts and `fallback_on_refusal` apply."""
         for member in (*self.members, *(rule.to for rule in self.rules)):
             if isinstance(member, Target):
                 if member.id == target.id:

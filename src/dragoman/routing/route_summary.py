@@ -1,5 +1,5 @@
 """Route summary: what a plan must know of a route that no request changes, computed once. `leaves` are all targets,
-each once, with what their routes require; `tree` says which policy orders which leaves and subtrees."""
+each once, with what their routes require; `tree` states which policy orders which leaves and subtrees."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     ids: tuple[str, ...]
     providers: tuple[str, ...]
     subjects: tuple[str, ...]
-    # Whether no route is nested in it, and who leads it on any calm day, if that is always the first.
+    # Whether it has no nested route, and the first target of every healthy plan, if that is constant.
     flat: bool
     leader: Target | None
-    # What any policy, or a limit, wants to know.
+    # What any policy, or a limit, needs.
     prices: bool
     speed: bool
     losses: bool
@@ -61,7 +61,7 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     keys: bool
     # Whether each target has to be looked at, whatever the day.
     weighs: bool
-    # How all of them stand while nothing is held against any.
+    # The health of all while no failure is recorded.
     all_healthy: tuple[HealthState, ...]
 
 

@@ -12,10 +12,10 @@ from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import FALLBACK, Route, RuleCondition
 from dragoman.sessions.classes import is_of
 
-# How many choices of one route are remembered; there are as many as its rules allow.
+# Maximum cached choices of one route; its rules allow at most so many.
 _REMEMBERED = 256
 _NONE = -1
-# What stands before the mark of a rule, where a place among the rules may stand as well.
+# The prefix of a rule's digest, where a position among the rules may stand as well.
 _DIGEST_PREFIX = "="
 _NOTHING: frozenset[str] = frozenset()
 
@@ -39,7 +39,7 @@ def decide(route: Route, requirements: Requirements, affinity: Affinity | None) 
 
 
 def fits(when: RuleCondition, requirements: Requirements) -> bool:
-    """Whether all that a rule asks for is so."""
+    """Whether all conditions of a rule hold."""
     request_features = requirements.request_features
     return (
         (when.input_tokens_over is None or requirements.tokens > when.input_tokens_over)

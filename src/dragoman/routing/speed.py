@@ -33,7 +33,7 @@ class Speed(Struct, frozen=True, kw_only=True):
         if not self.success_rate > 0:
             return inf
         seconds = needed(self.first_token, self.rate, output) / self.success_rate * (1 + self.age / STALE)
-        # What cannot have been measured promises nothing.
+        # An impossible measurement predicts nothing.
         return seconds if 0 <= seconds < inf else inf
 
 

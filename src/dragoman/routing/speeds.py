@@ -13,10 +13,10 @@ from dragoman.routing.speed import STALE, USUAL_RATE, Speed, needed
 
 # Bytes from which a request is a large one.
 LARGE = 16 * 1024
-# What is left of a sample's weight after another one, and the seconds after which half of it is.
+# The remaining weight of a sample after another one, and its half-life in seconds.
 _STEP = 0.5 ** (1 / 20)
 HALF_LIFE = 600.0
-# What weighs less than this is as good as never measured.
+# A smaller weight counts as never measured.
 _LEAST = 1e-6
 # No time and no number of tokens comes to this.
 _LIMIT = 1e9
@@ -24,7 +24,7 @@ _LIMIT = 1e9
 FAR = 2.0
 _APART = 0.05
 _CHANGE = 3
-# Names may come from clients, where a line says `provider/*`.
+# Model names may come from clients, if a route has `provider/*`.
 MAX_TARGETS = 4096
 
 
@@ -51,14 +51,14 @@ class _Averages:
     def __init__(self, now: float) -> None:
         self.last = now
         self.samples = 0
-        # How many samples in a row were far from the averages: above 0 slower ones, below it faster ones.
+        # Number of samples in a row that were far from the averages: above 0 slower ones, below 0 faster ones.
         self.far = 0
         self.in_doubt = False
         # Weights of all attempts, failures and streams.
         self.attempts = self.failures = self.streams = 0.0
-        # Of streams: the time to the first content, and what came in which time after it.
+        # Of streams: the time to the first content, and the tokens and seconds after it.
         self.first = self.tokens = self.seconds = 0.0
-        # Of whole answers: what came in which time.
+        # Of full responses: tokens and seconds.
         self.full_tokens = self.full_seconds = 0.0
         # Seconds for a number of tokens, cached until the next sample; -1 means not computed.
         self.output = -1
@@ -89,7 +89,7 @@ class _Averages:
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
         if first is None:
             if measured:
-                # What is measured otherwise than the averages says nothing of them.
+                # Samples of another kind than the averages say nothing about them.
                 if self.samples and not self.streams:
                     rate = self.full_tokens / self.full_seconds if self.full_seconds else 0.0
                     self._compare(seconds, tokens / (rate or USUAL_RATE))

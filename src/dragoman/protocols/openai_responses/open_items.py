@@ -56,7 +56,7 @@ class OpenItems:
     def __init__(self, context: ItemContext) -> None:
         self._context = context
         self._order: list[OpenItem] = []
-        # The short ways: an id, else the place of an event, says the item.
+        # Fast lookups: by ID, else by the position of an event.
         self.by_id: dict[str, OpenItem] = {}
         self.by_index: dict[int, OpenItem] = {}
         self._by_call: dict[str, OpenItem] = {}
@@ -127,7 +127,7 @@ class OpenItems:
         messages = [body for body in bodies if body.get("type") == MESSAGE]
         open_messages = [item for item in self._order if type(item) is OpenMessage]
         if open_messages and len(messages) != len(open_messages) and _same_text(messages, open_messages):
-            # The same words, otherwise divided: all of them are told.
+            # The same text, divided differently: all of it was emitted.
             bodies = [body for body in bodies if body.get("type") != MESSAGE]
         matches = paired(bodies, self._order, (_is_named, _fits_emitted, _fits, _may_be))
         for body, item in zip(bodies, matches, strict=True):
@@ -158,7 +158,7 @@ class OpenItems:
         return self.by_id.get(name) if type(name) is str else None
 
     def _find(self, body: JsonObject, here: OpenItem | None, index: JsonValue) -> OpenItem | None:
-        """The item of this name; a call is known by its own id only where its place is not said: some share one."""
+        """The item of this name; a call is found by its ID only without a position: some servers share IDs."""
         item, call_id = self._named(body.get("id")), body.get("call_id")
         if item is not None and _alike(item, body.get("type")) and (item is here or not item.is_other(body)):
             return item
@@ -192,7 +192,7 @@ def _is_called(item: OpenItem, body: JsonObject) -> bool:
     return type(item) is OpenCall and _is_text(call_id) and item.call_id == call_id
 
 
-# How the final output is matched, the surest first.
+# Matching rules of the final output, the most reliable first.
 
 
 def _is_named(body: JsonObject, item: OpenItem) -> bool:

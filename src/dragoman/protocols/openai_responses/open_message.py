@@ -93,11 +93,11 @@ class OpenMessage(OpenItem):
             self._finish_piece(piece, body)
 
     def silent(self) -> bool:
-        """Whether nothing of it was told yet."""
+        """Whether no text was emitted yet."""
         return not self._pieces
 
     def fits(self, body: JsonObject) -> bool:
-        """Whether this may be the whole of what was told."""
+        """Whether this may be the complete form of the emitted message."""
         whole = "".join(_whole_text(part) for part in _content(body))
         if self.silent():
             return not self.done or not whole
@@ -116,7 +116,7 @@ class OpenMessage(OpenItem):
             self._report(body)
 
     def repeat(self, body: JsonObject) -> None:
-        """Report what the message and its content say beyond how they ended."""
+        """Report members of the message and its content beyond its end."""
         self._report(body)
         content = _content(body)
         for part, piece in zip(content, self._paired(content), strict=True):
@@ -124,7 +124,7 @@ class OpenMessage(OpenItem):
         if not self.fits(body):
             self.context.differs(Feature.TEXT, self._first)
 
-    # The content as its item tells it at the end: a list, whose places are not always those of the deltas.
+    # The final content of its item: a list, whose positions may differ from those of the deltas.
 
     def _finish_content(self, content: list[JsonObject]) -> None:
         emitted = bare(self.emitted_text())
@@ -208,7 +208,7 @@ class OpenMessage(OpenItem):
             self.context.out.append(PartGrew(piece.index, CitationAdded(citation)))
 
     def _open(self, position: JsonValue, kind: str) -> OpenPiece:
-        """The open piece in this place, else (none said) the latest of its kind, else one that begins here."""
+        """The open piece at this position, else (without one) the latest of its type, else a new one."""
         if type(position) is int:
             piece = self._places.get(position)
         else:
@@ -314,6 +314,6 @@ def _annotations(part: JsonObject) -> list[JsonObject]:
 
 
 def _logprobs(piece: OpenPiece, whole: JsonObject) -> JsonList | None:
-    """Log probabilities of a text that comes whole; those of deltas were told with them."""
+    """Log probabilities of a complete text; those of deltas were emitted with them."""
     logprobs = whole.get("logprobs") if not piece.pieces else None
     return logprobs if type(logprobs) is list and logprobs else None

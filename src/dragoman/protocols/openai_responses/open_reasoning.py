@@ -1,4 +1,4 @@
-"""Reasoning while it is open: its summaries, or itself if no summary came, are one part."""
+"""Open reasoning: its summaries, or the reasoning itself without a summary, are one part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.wire.fields import Fields
 
 
 class OpenReasoning(OpenItem):
-    """Reasoning: its summaries, or itself if no summary came, are one part."""
+    """Reasoning: its summaries, or the reasoning itself without a summary, are one part."""
 
     __slots__ = ("_index", "_opened", "_pieces")
 
@@ -60,22 +60,22 @@ class OpenReasoning(OpenItem):
         self._complete(_downwards(event.get("content_index")), event.get("text"), ThinkingKind.FULL)
 
     def silent(self) -> bool:
-        """Whether nothing of it was told yet."""
+        """Whether no text was emitted yet."""
         return not self._opened
 
     def fits(self, body: JsonObject) -> bool:
-        """Whether this may be the whole of what was told; a summary may be left out at the end."""
+        """Whether this may be the complete form of the emitted reasoning; a summary may be missing at the end."""
         whole = "".join(_texts(body, "content" if self._is_full() else "summary"))
         if self.silent():
             return not self.done or not whole
         return beyond_all(self._pieces.values(), whole) is not None
 
     def finish(self, body: JsonObject | None) -> None:
-        """End the reasoning, with its seal if it came."""
+        """End the reasoning, with its signature if there is one."""
         out, unknowns, at = self.context.out, self.context.unknowns, part_place(self._index)
         unknowns.members(self.announced, REASONING_MEMBERS if body is None else REASONING_MEMBERS | body.keys(), at)
         if body is None and self.silent() and any(self.announced.get(key) for key in _CONTENT_MEMBERS):
-            # Said with its announcement, and never again.
+            # Only its announcement has it.
             body = self.announced
         if body is None:
             if not self._opened:
@@ -97,7 +97,7 @@ class OpenReasoning(OpenItem):
         out.append(PartEnded(self._index))
 
     def repeat(self, body: JsonObject) -> None:
-        """Report what the reasoning says beyond its seal, and a seal that comes too late."""
+        """Report members of the reasoning beyond its signature, and a late signature."""
         unknowns, at = self.context.unknowns, part_place(self._index)
         unknowns.members(body, REASONING_MEMBERS | self.body.keys(), at)
         for key in ("summary", "content"):
@@ -109,7 +109,7 @@ class OpenReasoning(OpenItem):
             unknowns.name("encrypted_content", True, at)
 
     def _finish_texts(self, texts: list[str], *, full: bool) -> None:
-        """Tell what the whole texts have beyond the told ones; their places are not always those of the deltas."""
+        """Emit the rest of the full texts; their positions may differ from those of the deltas."""
         pieces = [(key, piece) for key, piece in self._pieces.items() if (key < 0) == full]
         if pieces and bare("".join(texts)) == bare("".join([piece.text for piece in self._pieces.values()])):
             return
@@ -133,7 +133,7 @@ class OpenReasoning(OpenItem):
                 self.context.differs(Feature.THINKING, self._index)
 
     def _with_emitted(self, body: JsonObject) -> JsonObject:
-        """The body with what the deltas told, where some servers end with an empty shell."""
+        """The body with the text of the deltas, because some servers end with an empty shell."""
         key, kind = ("content", "reasoning_text") if self._is_full() else ("summary", "summary_text")
         if not self._pieces or _texts(body, key):
             return body
@@ -172,9 +172,9 @@ class OpenReasoning(OpenItem):
         self.context.out.append(PartGrew(self._index, TextDelta(delta)))
 
 
-# Members of an enumeration are looked up slowly; these are asked for with every delta.
+# Enum members are slow to look up, and these are needed for every delta.
 _SUMMARY, _FULL = ThinkingKind.SUMMARY, ThinkingKind.FULL
-# What an announcement may already hold.
+# Members that an announcement may already hold.
 _CONTENT_MEMBERS = ("summary", "content", "encrypted_content")
 
 

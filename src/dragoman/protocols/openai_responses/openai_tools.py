@@ -163,7 +163,7 @@ CALL_TYPES = frozenset(_BY_CALL)
 
 
 def tool_of(kind: str) -> NativeTool | None:
-    """The vendor tool that a choice names by its type; who searches for tools is said by the declaration alone."""
+    """The vendor tool of a choice's type; for tool search the declaration states who runs it."""
     return _BY_TYPE.get(kind) if kind != TOOL_SEARCH.name else None
 
 
@@ -182,7 +182,7 @@ def decode_declaration(tool: JsonObject, kind: str) -> FunctionTool | None:
     )
 
 
-# Tools that client or provider may run, as the declaration says.
+# Tools that the client or the provider may run, as declared.
 _EITHER = frozenset({"shell", "tool_search"})
 
 
@@ -200,7 +200,7 @@ def is_hosted(item: JsonObject) -> bool:
 
 
 def decode_call(item: Fields, kind: str) -> ToolCall:
-    """A call item as a call of the function that stands for its tool."""
+    """A call item as a call of the function for its tool."""
     native = _BY_CALL[kind]
     return ToolCall(
         call_id=item.optional_text("call_id") or item.optional_text("id") or "",
@@ -232,7 +232,7 @@ def encode_call(spec: FunctionTool, call: ToolCall, call_id: str) -> JsonObject 
 
 
 def declared_native(request: Request) -> dict[str, FunctionTool]:
-    """The vendor tools of a request by the names that stand for them."""
+    """The vendor tools of a request by the names of their functions."""
     return {
         tool.name: tool
         for tool in request.tools + request.updates.tools
@@ -269,7 +269,7 @@ def _shell_output(item: Fields) -> tuple[Part, ...]:
 
 
 def _tool_search_output(item: Fields) -> tuple[Part, ...]:
-    """The names of the tools that were found: what they are is declared with the request (T9)."""
+    """The names of the found tools, which are declared with the request (T9)."""
     names: JsonList = []
     for tool in item.each("tools"):
         name = tool.optional_text("name")

@@ -55,12 +55,12 @@ _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", I
 
 
 class OutputReader:
-    """Reads the items of one answer; without a question it reads a sealed turn, which is at home."""
+    """Reads the items of one response; without a request it reads a sealed turn of this protocol."""
 
     def __init__(self, translation: TranslationContext | None, ledger: Ledger) -> None:
         self._translation = translation
         self._ledger = ledger
-        # How many parts were read before, for the places of losses.
+        # Number of parts read before, for the locations of losses.
         self._parts = 0
         # An answer without its question is read as if it stayed at home.
         self.native = translation is None or translation.request.origin in ("", NAME)
@@ -133,12 +133,12 @@ class OutputReader:
         )
 
     def entry(self, wire: str) -> ToolEntry | None:
-        """The client's tool that a name of the provider stands for."""
+        """The client's tool for a name of the provider."""
         return self._translation.table.restored(wire) if self._translation is not None and not self.native else None
 
     def is_foreign(self, kind: str, name: JsonValue) -> bool:
-        """Whether a call is not for the client: one in free text of an undeclared tool. xAI reports so what it ran
-        itself, results included; a client would run it again, or fail to (mapping.md §13)."""
+        """Whether a call is not for the client: a free-text call of an undeclared tool. xAI reports its own hosted
+        calls so, with results; a client would run it again, or fail (mapping.md §13)."""
         return kind == CUSTOM_CALL and not self.native and type(name) is str and bool(name) and self.entry(name) is None
 
     def _unique(self, value: str, name: str) -> str:
@@ -155,7 +155,7 @@ def _clean(arguments: str, form: InputForm) -> str:
 
 
 def with_id(part: Part, item_id: str | None) -> Part:
-    """The part with the id of the item it stands in."""
+    """The part with the ID of its item."""
     return part if item_id is None else replace(part, id=item_id)
 
 
@@ -173,7 +173,7 @@ _LIFTED = ("phase", "status")
 
 
 def with_members(part: Part, members: JsonObject) -> Part:
-    """The first part of a message carries what the item says beside its content."""
+    """The first part of a message carries the members of the item other than its content."""
     fields = dict(part.extras.fields) if part.extras is not None else {}
     fields |= {key: value for key, value in members.items() if key in _LIFTED}
     others: JsonObject = {key: value for key, value in members.items() if key not in _LIFTED}
@@ -183,18 +183,18 @@ def with_members(part: Part, members: JsonObject) -> Part:
 
 
 def lifted(part: Part) -> JsonObject:
-    """What the part carries for its message item."""
+    """The members that the part carries for its message item."""
     fields = part.extras.fields if part.extras is not None and part.extras.origin == NAME else {}
     members: JsonObject = {key: fields[key] for key in _LIFTED if key in fields}
     others = fields.get(MESSAGE)
     return {**members, **others} if isinstance(others, dict) else members
 
 
-# Home, and sealed turns.
+# For this protocol, and sealed turns.
 
 
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """The items that the parts of an answer came from."""
+    """The items of the parts of a response."""
     items: list[JsonObject] = []
     content: JsonList | None = None
     current: str | None = None
@@ -215,7 +215,7 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
     return items
 
 
-# Content parts that only home knows stand in a message; every other foreign part is an item of its own.
+# Content parts of this protocol alone belong to a message; every other foreign part is an item of its own.
 def _is_item(part: Foreign) -> bool:
     return "role" in part.body or "id" in part.body or part.kind.endswith(("_call", "_output"))
 
@@ -263,9 +263,9 @@ class ItemBuilder:
 
     def __init__(self, suffix: str, translation: TranslationContext, ledger: Ledger) -> None:
         self._suffix = suffix
-        # Reasoning of this protocol keeps its id: its proof may be bound to it.
+        # Reasoning of this protocol keeps its ID: its signature may be bound to it.
         self._preserves_ids = translation.origin == NAME
-        # The positions of reasoning by the ids that were asked for: xAI gives two items of an answer the same.
+        # The positions of reasoning by requested ID: xAI gives two items of a response the same.
         self._reasoned: dict[str, list[int]] = {}
         self.natives: dict[str, FunctionTool] = openai_tools.declared_native(translation.request)
         self.ledger = ledger
@@ -287,7 +287,7 @@ class ItemBuilder:
         return {"id": self.item_id(kind, index), **body}
 
     def reasoning_id(self, part: Thinking, index: int) -> str:
-        """The id of reasoning, known before its proof is; one that was given already is made anew."""
+        """The ID of reasoning, known before its signature; a repeated one is replaced."""
         if not self._preserves_ids or part.id is None:
             return self.item_id(REASONING, index)
         given = self._reasoned.setdefault(part.id, [index])
@@ -299,13 +299,13 @@ class ItemBuilder:
         return self.item_id(REASONING, index)
 
     def reasoning(self, part: Thinking, index: int) -> JsonObject:
-        """Reasoning, with the proof for its issuer."""
+        """Reasoning, with the signature for its issuer."""
         item = encode_thinking(replace(part, id=None, extras=None))
         item_id = self.reasoning_id(part, index)
         return {**item, "id": item_id} if "id" in item else {"id": item_id, **item}
 
     def compaction(self, part: Compaction, index: int) -> JsonObject:
-        """What the conversation was compacted to."""
+        """The compacted conversation."""
         return {"id": self.item_id(COMPACTION, index), **encode_compaction(replace(part, id=None, extras=None))}
 
     def hosted(self, call: HostedCall, result: HostedResult | None, index: int) -> JsonObject:
@@ -366,7 +366,7 @@ def incomplete_reason(stop: Stop, refused: bool) -> str | None:
 
 
 def explained(stop: Stop, refused: bool) -> str | None:
-    """The explanation of a refusal, to be told where the answer has no words of refusal itself."""
+    """The explanation of a refusal, if the response has no refusal text of its own."""
     refusal = stop.reason in (StopReason.REFUSAL, StopReason.FILTER)
     return stop.explanation if refusal and not refused and stop.explanation else None
 

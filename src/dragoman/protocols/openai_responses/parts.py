@@ -56,7 +56,7 @@ def decode_content(fields: Fields, key: str) -> tuple[Part, ...]:
 
 
 def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
-    """What `decode_content` gives for a string or one bare text, the shapes of nearly all content; None for others."""
+    """The result of `decode_content` for a string or one plain text, the usual shapes; None for others."""
     if type(value) is str:
         return (Text(text=value),)
     if type(value) is not list or len(value) != 1:
@@ -207,7 +207,7 @@ def decode_annotation(annotation: Fields) -> Citation:
 
 
 def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObject | None:
-    """A citation of the text that stands at `offset` in its part; None if Responses has no form for it (§19)."""
+    """A citation of the text at `offset` in its part; None if Responses has no form for it (§19)."""
     start, end = citation.span or (0, length)
     if citation.origin == NAME:
         if offset and citation.span is not None:
@@ -232,7 +232,7 @@ def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObjec
 
 
 def encode_annotations(texts: list[Text], places: list[Place], ledger: Ledger) -> JsonList:
-    """The citations of adjacent texts as annotations of their one part, and what of them cannot be said."""
+    """The citations of adjacent texts as annotations of their one part, and their losses."""
     annotations: JsonList = []
     offset = 0
     for text, at in zip(texts, places, strict=True):
@@ -246,7 +246,7 @@ def encode_annotations(texts: list[Text], places: list[Place], ledger: Ledger) -
 
 
 def report_citation(citation: Citation, written: JsonObject | None, at: Place, ledger: Ledger) -> None:
-    """Report a citation that has no form here, or what its own wire told beyond that form."""
+    """Report a citation without a form here, or its additional members."""
     if written is None:
         ledger.dropped(Feature.CITATIONS, at, "this source has no form here")
     elif citation.origin not in (NAME, "openai-chat"):
@@ -302,11 +302,11 @@ def _audio(part: Audio) -> JsonObject:
     return {"data": part.source.data, "format": _AUDIO_FORMATS.get(media_type, media_type.removeprefix("audio/"))}
 
 
-# Abroad: a part that another protocol's client said.
+# A part of another protocol's client.
 
 
 class InputWriter:
-    """Writes the parts of user content and of tool outputs for one provider, and what could not be said."""
+    """Encodes the parts of user content and of tool outputs for one provider, and collects losses."""
 
     def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target

@@ -4,8 +4,8 @@
     call_id      that another provider said and this one refuses: a hash of it (N2)
     compaction   with an envelope of ours: its summary becomes a message of the user (V9)
 
-After rejected reasoning, all sealed reasoning is cut out, with references to it and its ids (V11). A request whose
-response is stored here asks its provider to store none, and for self-contained reasoning.
+After rejected reasoning, all encrypted reasoning is removed, with references to it and its IDs (V11). A request whose
+response is stored here tells its provider to store none, and requests self-contained reasoning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger:
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without what was minted for another issuer."""
+    """The body without material of other issuers."""
 
     def rewrite(written: bytes, number: int) -> list[bytes] | None:
         item = _item(written)
@@ -80,7 +80,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def without_storage(body: bytes) -> bytes:
-    """The body with `store: false`, and sealed reasoning asked for: without either, what it says could not go on."""
+    """The body with `store: false`, and encrypted reasoning requested: otherwise it could not be continued."""
     members = object_members(body)
     edits = [(member.value, b"false") for member in named(members, "store")]
     include_members = named(members, "include")
@@ -105,7 +105,7 @@ def _summary_message(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
 
 
 def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """Where the id of a call stands in an item, or that of its result."""
+    """The spans of the ID of a call in an item, or of its result."""
     members = object_members(item) if item.startswith(b"{") else []
     spans = [member.value for member in named(members, "call_id")]
     kind = last_value(item, named(members, "type"))

@@ -1,4 +1,4 @@
-"""Requests of this protocol, decoded as they were said; `request_abroad` writes the others (§3, §4, §12, §14, §15)."""
+"""Requests of this protocol, decoded faithfully; `request_abroad` writes the others (§3, §4, §12, §14, §15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.wire.fields import Fields
 
 _DISTINCTIVE_MEMBERS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
 
-# Members whose value is the model's as it stands: the member there, and the type of the value.
+# Members whose value the model takes unchanged: the member there, and the type of the value.
 _PLAIN: dict[str, tuple[str, type]] = {
     "model": ("model", str),
     "parallel_tool_calls": ("parallel_calls", bool),
@@ -38,7 +38,7 @@ _PLAIN: dict[str, tuple[str, type]] = {
 # Numbers that bound something, and the least that they may be.
 _CAPS = (("max_output_tokens", 1), ("max_tool_calls", 0))
 _TYPES = {str: "string", bool: "boolean", int: "integer", dict: "object"}
-# Members that may ask for something only this protocol can do.
+# Members that may require something that only this protocol has.
 _DEMANDING = frozenset({"previous_response_id", "conversation", "prompt", "background", "multi_agent", "moderation"})
 
 _BLANK = Request(origin=NAME, model="")
@@ -50,7 +50,7 @@ def recognises(body: JsonObject) -> bool:
 
 
 class _Draft:
-    """A request while its members are read, in the order they came in."""
+    """A request while its members are read, in their order."""
 
     __slots__ = ("extras", "fields", "known", "members", "reader", "spellings", "tools")
 
@@ -201,7 +201,7 @@ def _add_extras(draft: _Draft, key: str, fields: Fields) -> None:
 
 
 def _end_user(draft: _Draft, key: str) -> None:
-    """The end user, who may have come under the older name; beside the newer one that stays in the extras."""
+    """The end user, perhaps in the older member; next to the newer one that stays in the extras."""
     name = draft.fields.text(key)
     if key == "user":
         if draft.fields.value.get("safety_identifier") is not None:
@@ -218,7 +218,7 @@ def _cache(draft: _Draft, key: str) -> None:
     retention = fields.optional_text("prompt_cache_retention")
     options = fields.optional_fields("prompt_cache_options") or Fields({})
     mode = options.choice("mode", ("implicit", "explicit"))
-    # Only an explicit no is kept as it was said.
+    # Only an explicit no is stored.
     prewarm = options.optional_flag("prewarm") if options.value.get("prewarm") is not False else False
     cache = CacheOptions(
         explicit=None if mode is None else mode == "explicit",
@@ -286,7 +286,7 @@ def _identity(tool: ToolSpec) -> tuple[str | None, str] | None:
 
 
 def _demands(body: JsonObject) -> list[Demand]:
-    """What only this protocol can do and must not be left out; the members stay among the extras."""
+    """Requirements that only this protocol can fulfil; the members stay among the extras."""
     demands: list[Demand] = []
     continues = body.get("previous_response_id")
     if continues is not None:

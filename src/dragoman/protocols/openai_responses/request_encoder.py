@@ -114,7 +114,7 @@ class _RequestEncoder:
         if request.logprobs:
             include.append(INCLUDE_LOGPROBS)
         body["include"] = include
-        # Retention is never asked for on behalf of a client that did not (E4).
+        # Storage is never requested for a client that did not request it (E4).
         body["store"] = request.store is True
         if request.extras is not None:
             self._extras(request.extras)
@@ -244,7 +244,7 @@ class _RequestEncoder:
         return chosen
 
     def _summary(self, effort: str | None) -> str | None:
-        """What is shown of the reasoning (E3)."""
+        """The display of reasoning (E3)."""
         reasoning = self._request.reasoning
         if not self._messages:
             if reasoning.summary is not None:
@@ -293,7 +293,7 @@ class _RequestEncoder:
         )
 
     def _identity(self) -> None:
-        """Who asks: the end user, and the key of the prompt cache that Messages clients have no member for."""
+        """Identity: the end user, and the prompt cache key, for which Messages has no member."""
         request, body, ledger = self._request, self._body, self._ledger
         user, key = request.end_user, request.cache_key
         if user is not None:
@@ -318,7 +318,7 @@ class _RequestEncoder:
             self._body["prompt_cache_options"] = options
 
     def _options(self) -> None:
-        """Members that one test each tells absent."""
+        """Members that a single test finds absent."""
         request, body = self._request, self._body
         if request.metadata is not None:
             body["metadata"] = request.metadata
@@ -359,7 +359,7 @@ class _RequestEncoder:
         return "default" if request.service_tier == "standard_only" else request.service_tier
 
     def _extras(self, extras: Extras) -> None:
-        """What only the client's protocol knows; both OpenAI protocols know the older name of the end user (§3)."""
+        """Members of the client's protocol alone; both OpenAI protocols have the older name of the end user (§3)."""
         user = extras.fields.get("user")
         if extras.origin == _CHAT and isinstance(user, str):
             self._body["user"] = user

@@ -50,7 +50,7 @@ _MAX_METADATA_BYTES = 16 * 1024
 _INSTRUCTING = frozenset({"system", "developer"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-# How often an id may stand in a request: in the call and in its result.
+# Occurrences of an ID in a request: in the call and in its result.
 ID_TIMES = 2
 
 
@@ -120,7 +120,7 @@ _NOTHING: Turn = (INSTRUCTION, "", "", ())
 
 
 class ResponsesGlance(Struct):
-    """A Responses request by its members; the items of its input are read when they are first asked for."""
+    """The outline of a Responses request; input items are parsed on first use."""
 
     protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
@@ -189,7 +189,7 @@ class ResponsesGlance(Struct):
         )
 
     def conversation_start(self) -> ConversationStart:
-        """How the conversation began, or the key of its cache."""
+        """The start of the conversation, or its cache key."""
         cache_key = self.members.get("prompt_cache_key", NULL)
         if has_value(cache_key):
             return ConversationStart(cache_key=text_in(cache_key))
@@ -201,7 +201,7 @@ class ResponsesGlance(Struct):
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """What the request shows of its session; nothing, if it is in no form of the protocol."""
+        """Session hints of the request; none, if it has no form of the protocol."""
         members = self.members
         try:
             items = _ITEMS.decode(reader.tail) if reader is not None and reader.tail else self._read()

@@ -69,7 +69,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         return cancelled()
     nothing_left = status == INCOMPLETE and body.get("output") is None
     if not nothing_left and not isinstance(body.get("output"), list):
-        # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
+        # Without it this is no response: an error of another form, or an empty object.
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(translation, ledger)
     calls = CallsSeen()
@@ -116,7 +116,7 @@ def cancelled() -> Failure:
 
 
 def _is_repeat(item: Fields, calls: CallsSeen) -> bool:
-    """Whether an item is a function call that was said before, under the same id (S15)."""
+    """Whether an item repeats a function call under the same ID (S15)."""
     body = item.value
     if body.get("type") != FUNCTION_CALL or not body.get("call_id"):
         return False
@@ -128,7 +128,7 @@ def _string(value: JsonValue) -> str:
 
 
 def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> Stop:
-    """Why the answer ended, derived from what it holds (§17)."""
+    """The stop reason, derived from the content (§17)."""
     status = response.get("status")
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
@@ -136,7 +136,7 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     if status == INCOMPLETE or (status is None and reason):
         stop_reason = _REASONS.get(native) or reason_of(native)
         if native not in _REASONS and stop_reason in (StopReason.END, StopReason.OTHER):
-            # That it is incomplete is said; only the word for it is not known.
+            # The response is incomplete; only its reason is unknown.
             stop_reason = StopReason.LENGTH
         if stop_reason is not StopReason.END:
             return Stop(reason=stop_reason, native=native)
@@ -167,7 +167,7 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
 
 
 def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
-    """Report what the end of an answer says and this wire cannot."""
+    """Report members of a response's end that this protocol cannot express."""
     if usage is None:
         ledger.invented(Feature.USAGE, ("usage",), "the provider reported no token counts; zeros are told")
     elif usage.extras is not None and has_other_counts(usage.extras):
@@ -180,7 +180,7 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
     if stop.category is not None:
         ledger.dropped(Feature.STOP_REASON, ("stop", "category"), "there is no category of refusals here")
     if stop.extras is not None and stop.extras.origin != NAME and stop.sequence is None:
-        # Where a stop string fired, its servers tell it in a member of their own.
+        # Servers report a matched stop sequence in a member of their own.
         drop_extras(stop.extras, ("stop",), ledger)
     if stop.reason is StopReason.PAUSE:
         ledger.approximated(Feature.PAUSE, ("stop",), "told as an answer cut at its length")
@@ -191,7 +191,7 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
 
 
 def lose_members(extras: Extras, at: Place, ledger: Ledger) -> None:
-    """Report what a part says beside itself on another wire; a whole native object is reported with its part."""
+    """Report members of a part that exist only in another protocol; a native object is reported with its part."""
     if extras.origin != NAME and "type" not in extras.fields:
         drop_extras(extras, at, ledger)
 
@@ -227,7 +227,7 @@ class Assembly:
         self._places: list[Place] = []
         self._content: JsonList = []
         self._call: tuple[HostedCall, Place] | None = None
-        # The last item if it is a call, to tell whether it was cut.
+        # The last item if it is a call, to detect truncation.
         self._last: tuple[ToolCall, str] | None = None
 
     def assemble(self, response: Response) -> tuple[JsonList, str | None]:

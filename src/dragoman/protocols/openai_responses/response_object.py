@@ -1,4 +1,4 @@
-"""The response object around the output: what the client asked, told back with every member Open Responses demands."""
+"""The response object around the output: the client's request echoed with every member that Open Responses requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.protocols.openai_responses.tool_decoder import encode_format, enco
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
 from dragoman.rules.response_metadata import ORDINARY_TIERS, EnumValues
 
-# Efforts that Open Responses knows; the others are told as their neighbours.
+# Efforts of Open Responses; others are mapped to the nearest one.
 _EFFORTS = EnumValues(
     feature=Feature.EFFORT,
     legal=frozenset({"none", "low", "medium", "high", "xhigh"}),

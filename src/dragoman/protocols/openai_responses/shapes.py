@@ -120,7 +120,7 @@ PART_MEMBERS = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "namespace", "arguments", "input", "status"})
 REASONING_MEMBERS = frozenset({"type", "id", "summary", "content", "encrypted_content", "status"})
 
-# Events that say what the end of their item says again, or nothing but that the provider is at work.
+# Events that repeat the end of their item, or only report progress.
 REPEATED = frozenset(
     {
         "keepalive",
@@ -159,11 +159,11 @@ REPEATED = frozenset(
     }
 )
 
-# What a user message says after an assistant message that the provider cannot continue by itself (T14).
+# The user message after an assistant message that the provider cannot continue by itself (T14).
 CONTINUATION = "Continue exactly where your last message stops. Output only the continuation."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 
-# A tool may ask another model (image generation), also one that an item brings; servers of others have lists of models.
+# A tool may call another model (image generation), also one inside an item; other servers have lists of models.
 MODEL_MEMBERS = (
     "tools/*/model",
     "tools/*/parameters/model",

@@ -1,5 +1,5 @@
-"""A provider's stream to events (mapping.md 25.5 and 25.6). Several items may be open; `open_items` finds the one of an
-event and what it adds. This module has the response around them, and the table of events by kind of item."""
+"""A provider's stream to events (mapping.md 25.5 and 25.6). Several items may be open; `open_items` finds the item of
+an event and its new content. This module has the response around them, and the table of events by kind of item."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ResponsesStreamDecoder:
         self._over = False
         # Counts come with the end, and never before.
         self.final_usage: Usage | None = None
-        # What a relayed stream would need to break off in order: its last number, response and finished items.
+        # The state for an orderly end of a broken relayed stream: last number, response and finished items.
         self._sequence: JsonValue = -1
         self._response: JsonObject = {}
         self._finished: JsonList = []
@@ -86,7 +86,7 @@ class ResponsesStreamDecoder:
         self._grows_arguments = False
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events that one frame tells."""
+        """The events of one frame."""
         if self._over:
             return []
         if frame.data[:1] != b"{" and (data := frame.data.strip()) in _NO_EVENT:
@@ -131,7 +131,7 @@ class ResponsesStreamDecoder:
 
     def _learn(self, frame: Frame, event: JsonObject, item: OpenItem) -> None:
         growing, text, grew = item.growing(event), event.get("delta"), self._context.out[0]
-        # What was told otherwise than it came is no more of the same.
+        # Content that was emitted in another form does not continue it.
         if growing is None or type(text) is not str or type(grew) is not PartGrew:
             return
         delta = grew.delta
@@ -206,14 +206,14 @@ class ResponsesStreamDecoder:
         if type(response) is not dict:
             response = {}
         if has_failed(response, event):
-            # Whatever the event is called, the answer says that it failed.
+            # Whatever the event's name, the response states that it failed.
             self._failed(event)
             return
         if response.get("status") == CANCELLED:
             self._fail(cancelled())
             return
         if event.get("type") == "response.incomplete":
-            # The event says it, whether or not the answer repeats it.
+            # The event states it, even if the response does not.
             response = {**response, "status": INCOMPLETE}
         self._begin(event)
         context = self._context
@@ -289,12 +289,12 @@ _has_expected_members = EVENT_MEMBERS.issuperset
 # Members of the answer; the counts of its tools are looked at beside the usage.
 _RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}
 
-# How a stream fails: what these say is the failure's.
+# Events of failures, whose members belong to the failure.
 _FAILURES = ("response.failed", "error", "response.error")
 
 _Grow: TypeAlias = Callable[..., None]
 
-# Events of items: the kind of item they belong to, the type of one that begins with them, and what they do to it.
+# Events of items: the class of their item, the type of an item that begins with them, and their effect.
 _ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
     "response.output_text.delta": (OpenMessage, MESSAGE, OpenMessage.text_delta),
     "response.function_call_arguments.delta": (OpenCall, FUNCTION_CALL, OpenCall.arguments_delta),
@@ -314,7 +314,7 @@ _ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
     "response.reasoning.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
 }
 
-# Events that only grow what is open.
+# Events that only extend the open part.
 _GROWING = frozenset(
     {
         TEXT_DELTA,

@@ -1,6 +1,6 @@
 """Events to a client's stream (mapping.md 25.2 and 25.4).
 
-One item is open at a time. An item whose status only the end of the answer can tell is closed by what follows it:
+One item is open at a time. An item whose status depends on the end of the response is closed by the next event:
 
     open item         growth                                 closed by
     message           output_text.delta, refusal.delta       the next part that is no text, or the stop
@@ -104,7 +104,7 @@ _HOSTED_FAILING = frozenset({HostedKind.MCP, HostedKind.MCP_LISTING})
 
 
 class _Open(Enum):
-    """What takes growth at the moment."""
+    """The part that is open at present."""
 
     NOTHING = "nothing"
     TEXT = "text"
@@ -127,7 +127,7 @@ class ResponsesStreamEncoder:
         self._message = MessageStream(self._frames, ledger)
         self._body: JsonObject = {}
         self._open = _Open.NOTHING
-        # Whether growth of the open part is a delta as it stands.
+        # Whether growth of the open part is a delta without changes.
         self._plain = False
         self._part: Part | None = None
         self._part_index = 0
@@ -215,7 +215,7 @@ class ResponsesStreamEncoder:
             written += self._started(Started(id="", model=""))
         call = self._waiting_call
         if call is not None and call_kind(call) == CUSTOM_CALL:
-            # Its end was told, so it is finished; what is still open stays open (§21).
+            # Its end was sent, so it is finished; an open part stays open (§21).
             written += self._close_call(None)
         self._over, self._plain = True, False
         return written + failed_frames(event.failure, self._body, self._frames.items, self._frames.sequence)

@@ -39,7 +39,7 @@ class FrameWriter:
         self.items: JsonList = []
         self.item_id = ""
         self.pieces: list[str] = []
-        # What stands in every delta of the open part before and after its text.
+        # The bytes around the text in every delta of the open part.
         self._before = b""
         self._after = b""
 
@@ -112,7 +112,7 @@ class MessageStream:
         self._frames = frames
         self._ledger = ledger
         self.is_open = False
-        # Finished content, and of the open text what was told before this block.
+        # Finished content, and the text of earlier blocks in the open one.
         self._content: JsonList = []
         self._text_open = False
         self._refusal_open = False
@@ -201,7 +201,7 @@ class MessageStream:
         return written + self._frames.item_done(message_item(self._frames.item_id, content, status))
 
     def _text_length(self) -> int:
-        """How long the open text is; each of its pieces is measured once."""
+        """The length of the open text; each fragment is measured once."""
         pieces = self._frames.pieces
         self._length += sum(map(len, pieces[self._measured :]))
         self._measured = len(pieces)
@@ -239,7 +239,7 @@ class MessageStream:
 
 
 def _without_bytes(logprobs: JsonList) -> JsonList:
-    """Log probabilities as events tell them: the bytes of tokens stand only in the finished part."""
+    """Log probabilities as in events: the bytes of tokens are only in the finished part."""
     return [_bare(entry) for entry in logprobs]
 
 

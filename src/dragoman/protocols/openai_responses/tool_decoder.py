@@ -36,7 +36,7 @@ _NAMESPACE_REST = "namespace"
 
 
 def decode_tools(fields: Fields, key: str) -> tuple[ToolSpec, ...]:
-    """The tools of a list; the members of a namespace stand for it."""
+    """The tools of a list; a namespace is replaced by its members."""
     tools: list[ToolSpec] = []
     for tool in fields.each(key):
         plain = _plain_function(tool.value)
@@ -59,7 +59,7 @@ def _apart(before: list[ToolSpec], tools: Sequence[ToolSpec]) -> Sequence[ToolSp
 
 
 def _plain_function(tool: JsonObject) -> FunctionTool | None:
-    """What `decode_tool` gives for a function with the usual members and no other; None for every other tool."""
+    """The result of `decode_tool` for a function with the usual members; None for every other tool."""
     name, description, parameters = tool.get("name"), tool.get("description"), tool.get("parameters")
     if (
         tool.get("type") != "function"
@@ -180,7 +180,7 @@ def _decode_search(tool: Fields, kind: str) -> WebSearchTool:
             beyond = Extras(origin=NAME, fields={})
     location = tool.optional_object("user_location")
     context_size = tool.optional_text("search_context_size")
-    # Another spelling of the type has to be kept, and with it the whole declaration.
+    # Another spelling of the type is stored, with the whole declaration.
     whole = Extras(origin=NAME, fields=tool.value) if kind != "web_search" else None
     extras = whole or _beside(tool.rest(NAME), "filters", beyond)
     return WebSearchTool(allowed_domains=allowed, location=location, context_size=context_size, extras=extras)
@@ -285,7 +285,7 @@ def _decode_ref(ref: Fields) -> ToolRef:
 
 
 def decode_format(text: Fields) -> OutputFormat | None:
-    """The form of the answer's text; None if nothing is said of it."""
+    """The form of the answer's text; None without a format."""
     form = text.optional_fields("format")
     if form is None:
         return None
@@ -303,7 +303,7 @@ def decode_format(text: Fields) -> OutputFormat | None:
     )
 
 
-# What an answer repeats of its question.
+# The tools as a response echoes them.
 
 
 def encode_native_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
@@ -446,7 +446,7 @@ def _native_ref(ref: ToolRef) -> JsonObject:
 
 
 def encode_format(output: OutputFormat) -> JsonObject:
-    """The form of the answer, as it was said."""
+    """The output format in its original form."""
     extras = output.extras.fields if output.extras is not None and output.extras.origin == NAME else {}
     if output.kind is not OutputKind.SCHEMA:
         return {"type": "json_object" if output.kind is OutputKind.JSON else "text", **extras}

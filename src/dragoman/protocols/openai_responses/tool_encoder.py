@@ -145,7 +145,7 @@ class ToolEncoder:
         if self._defers:
             written["defer_loading"] = True
         else:
-            # The client searches by itself, and has told the model what it found.
+            # The client searches by itself, and has sent the results to the model.
             self._ledger.dropped(Feature.TOOL_SEARCH, (*at, "deferred"), "all tools are declared at once")
 
     def _exemplified(self, tool: FunctionTool, at: Place) -> str:
@@ -295,7 +295,7 @@ def _kinds(written: EncodedTools) -> frozenset[JsonValue]:
     return frozenset(tool["type"] for tool in written.tools if isinstance(tool, dict) and isinstance(tool["type"], str))
 
 
-# What forces a hosted tool of that name: https://platform.openai.com/docs/api-reference/responses/create
+# The choice that forces a hosted tool of that name: https://platform.openai.com/docs/api-reference/responses/create
 _HOSTED_NAMES = {"web_search": "web_search", "web_fetch": "web_search", "code_execution": "code_interpreter"}
 
 

@@ -88,7 +88,7 @@ class TurnWriter:
         return decode_turn([block for block in blocks if isinstance(block, dict)])
 
     def _user(self, turn: Turn) -> JsonObject | None:
-        """A message of the user; None if nothing of it is to be said."""
+        """A message of the user; None if it is empty."""
         content = self.content.content(turn.parts, turn.places)
         if content:
             return {"type": MESSAGE, "role": "user", "content": content}
@@ -97,7 +97,7 @@ class TurnWriter:
         return {"type": MESSAGE, "role": "user", "content": ""}
 
     def _instructions(self, turn: Turn) -> JsonObject | None:
-        """A message of instructions; None if nothing of it is to be said."""
+        """A message of instructions; None if it is empty."""
         parts: list[Part] = []
         places: list[Place] = []
         for index, part in enumerate(turn.parts):
@@ -162,6 +162,6 @@ class TurnWriter:
 
     def _marked_error(self, text: str, at: Place) -> str:
         if text != INTERRUPTED:
-            # What stands for a missing result was reported as invented.
+            # The placeholder for a missing result was reported as invented.
             self._ledger.approximated(Feature.TOOL_ERROR, at, "an error is marked in its text")
         return text if text.startswith(_ERROR) else _ERROR + text

@@ -63,7 +63,7 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, native: bool) -> Usage
 
 
 def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> JsonObject:
-    """What is said beyond the model: lifetimes of cached tokens, a total that is no sum."""
+    """Members beyond the model: lifetimes of cached tokens, a total that is no sum."""
     if usage.value.get("total_tokens") == counts.input + counts.output:
         usage.skip("total_tokens")
     rest = usage.rest(NAME)
@@ -76,7 +76,7 @@ def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> Js
 
 
 def encode_native_usage(usage: Usage) -> JsonObject:
-    """Token counts that came on this wire, as they came."""
+    """Token counts of this protocol, unchanged."""
     extras: JsonObject = dict(usage.extras.fields) if usage.extras is not None else {}
     inputs = _details(extras, "input_tokens_details")
     outputs = _details(extras, "output_tokens_details")
@@ -139,7 +139,7 @@ def has_other_counts(extras: Extras) -> bool:
 
 
 def without_searches(usage: JsonValue, *, native: bool) -> JsonObject:
-    """What is counted of tools beside web searches; abroad only where it is more than zeros."""
+    """Counts of tools other than web searches; for other protocols only if not zero."""
     if not isinstance(usage, dict):
         return {}
     remaining: JsonObject = {key: value for key, value in usage.items() if key != "web_search"}

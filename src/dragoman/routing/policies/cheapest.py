@@ -14,7 +14,7 @@ def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomD
 
 
 def price(candidate: Candidate) -> tuple[bool, int]:
-    """What sorts by price, with the unknown behind."""
+    """The sort key by price, unknown ones last."""
     cost = candidate.cost
     return (True, 0) if cost is None else (False, cost)
 

@@ -56,7 +56,7 @@ def _explored(ranked: list[Candidate], draws: RandomDraws) -> Candidate:
 
 
 def _output(requirements: Requirements) -> int:
-    """How many tokens are to be waited for: as many as is usual, or as the request allows."""
+    """The expected output tokens: as usual, or as the request allows."""
     max_output = requirements.request_features.max_output
     return requirements.output if max_output is None else min(requirements.output, max(max_output, 0))
 

@@ -29,7 +29,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     # The index of the first target, where all of a route may be called and the policy alone decides; None if that takes
     # the whole order.
     first: Callable[[RouteSummary, Requirements, PlanInputs, RandomDraws], int | None] | None = None
-    # What it wants to know of each target.
+    # Which metadata of targets it needs.
     prices: bool = False
     speed: bool = False
     losses: bool = False
@@ -37,7 +37,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     turns: bool = False
     # Whether its targets are written with their weights.
     weights: bool = False
-    # Whether a conversation stays on its target where the line says nothing about it.
+    # Whether a conversation has affinity by default.
     sticky: bool = True
     # Whether the targets are in the order in which they are written, whatever the request.
     as_written: bool = False
