@@ -1,5 +1,6 @@
 """Deferred assignment: the second stage of ingestion, which gives rows their sessions and threads (decision 44).
-`DeferredAssigner` makes one step in one transaction; `assign_scope` is what commands call for what they show."""
+`DeferredAssigner` makes one step in one transaction; `assign_scope` is called by commands for the rows that they
+show."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.unassigned import RowScope, UnassignedRow
 
-# How many rows a step starts from, and how many it may have with all that are connected with them.
+# Rows with which a step starts, and its maximum with all connected rows.
 STEP_ROWS, _MAX_STEP_ROWS = 100, 400
-# How many of the latest rows a command assigns, and how many with all that are connected with them.
+# Newest rows that a command assigns, and its maximum with all connected rows.
 SHOWN_ROWS, _MAX_SHOWN_ROWS = 1000, 5000
 _decode_facts = msgspec.json.Decoder(ExchangeFacts).decode
 
@@ -38,7 +39,7 @@ class DeferredAssigner:
     def assign_oldest(self, most: int = STEP_ROWS) -> int:
         """Assign some of the rows that were ingested first; give how many, 0 if none is left."""
         tables = self._tables
-        # Who finds nothing to do takes no lock.
+        # A step without work takes no lock.
         with tables.reading():
             if not tables.unassigned.oldest(1) and not tables.unassigned.has_stray_relations():
                 return 0
@@ -172,7 +173,7 @@ def _opened(path: str) -> RecordTables:
 
 
 def _count(path: str, scope: RowScope) -> int:
-    """How many rows of a scope there are, by a connection that only reads."""
+    """The number of rows in a scope, by a read-only connection."""
     with closing(open_record_tables(path, read_only=True)) as tables, tables.reading():
         return tables.unassigned.count(scope)
 

@@ -54,7 +54,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> TokenCounts | None:
-        """What it took; None if usage was neither reported nor estimated."""
+        """The tokens; None if usage was neither reported nor estimated."""
         row = self.row
         if row.input is None and row.output is None:
             return None
@@ -63,7 +63,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
     @property
     def speed(self) -> float | None:
-        """Tokens in a second between the first content and the end; None for what was not told as it came."""
+        """Tokens in a second between the first content and the end; None for a response that was not streamed."""
         row = self.row
         return speed_of(row.output or 0, row.first or 0, row.took) if row.stream else None
 
@@ -71,7 +71,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 def entry_of(exchange: RecordedExchange) -> JournalEntry:
     """An exchange as the gateway's log has it."""
     row, details = exchange.row, exchange.details
-    # What exports call a column is what entries call it, but for these.
+    # Export columns have the names of entry members, except these.
     fields = dict(zip(EXPORT_NAMES, astuple(row)[1:], strict=True)) | asdict(details)
     fields |= {"program": row.program, "first_content": row.first or 0, "duration": row.took}
     fields |= {"stream": bool(row.stream), "estimated": bool(row.estimated), "tokens": exchange.tokens}
@@ -81,14 +81,14 @@ def entry_of(exchange: RecordedExchange) -> JournalEntry:
 
 
 def speed_of(output: int, first: int, ended: int) -> float | None:
-    """Tokens in a second, without the time that passed before the first of them; None if that cannot be said."""
+    """Tokens in a second, without the time that passed before the first of them; None if it cannot be computed."""
     if not first or output < 2 or ended <= first:
         return None
     return (output - 1) * _MICRO / (ended - first)
 
 
 def uncached_input_of(tokens: TokenCounts) -> int:
-    """What was read anew: neither from a cache nor written to one; the three of them are the input."""
+    """Uncached input: neither read from a cache nor written to one; the three add up to the input."""
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
 
@@ -100,7 +100,7 @@ def latest(
 
 
 def newest(tables: RecordTables) -> int:
-    """The number of what was written down last."""
+    """The number of the newest record."""
     return RecordQueries(tables.connection).newest()
 
 
@@ -137,7 +137,8 @@ def find(
 
 
 def _find_stored_response(tables: RecordTables, text: str, directory: Path, scope: KeyScope | None) -> list[RecordRow]:
-    """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
+    """The exchange whose response is stored under an ID; records have only a digest of it, by which a conversation
+    continues."""
     try:
         if not (directory / SECRET).exists():
             return []
@@ -179,7 +180,7 @@ def instant(micro: int) -> str:
 
 
 def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
-    """What was paid for, in nano-dollars; together it is the total."""
+    """The cost by token class, in nano-dollars; the sum is the total."""
     return [(name, getattr(cost, name)) for name in _CLASSES]
 
 

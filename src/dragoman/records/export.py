@@ -18,7 +18,7 @@ from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.record_queries import Exports
 from dragoman.store.records import COLUMNS, EXPORT_NAMES
 
-# Names that stand before a column of the row: those of its session and thread, and of a later column.
+# Columns that precede a column of the row: those of its session and thread, and of a later column.
 _BEFORE = {
     "session": {"session": "session_name"},
     "thread": {"thread": "thread_name"},
@@ -30,7 +30,7 @@ _BEFORE = {
 FIELDS: dict[str, str] = {}
 for _name, _column in zip(EXPORT_NAMES, COLUMNS, strict=True):
     FIELDS |= {**_BEFORE.get(_column, {}), _name: _column}
-# Between `input_tokens` and what of it caches had.
+# Between `input_tokens` and its cached parts.
 UNCACHED = "uncached_input_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
@@ -85,7 +85,7 @@ def _named(value: object) -> JsonValue:
             if isinstance(value, CostBreakdown) and value.known_total is None and name in AMOUNTS:
                 # Of an amount without a price nothing is known either.
                 continue
-            # What nothing is known of need not be said.
+            # Unknown members are left out.
             if member not in ("", (), None):
                 members[name] = _named(member)
         return members
@@ -105,7 +105,7 @@ def as_json_lines(records: Iterator[JsonObject]) -> Iterator[bytes]:
 
 
 def as_csv(names: Sequence[str], records: Iterator[JsonObject]) -> Iterator[bytes]:
-    """A line of names, and one for each; what is no text and no number is JSON in its cell."""
+    """A line of names, and one per record; a value that is neither text nor number is JSON in its cell."""
     yield csv_line(names)
     for each in records:
         yield csv_line([_cell(each[name]) for name in names])
@@ -126,14 +126,14 @@ def csv_line(cells: Sequence[object]) -> bytes:
     """One line of CSV. Texts that begin like a formula get an apostrophe; control characters become question marks."""
     written = io.StringIO()
     safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell for cell in cells]
-    # By its ending the writer knows what has to stand in quotes.
+    # The line end tells the writer what to quote.
     csv.writer(written, lineterminator="\r\n").writerow(safe)
     text = _obeyed("?", written.getvalue().removesuffix("\r\n"))
     return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
 class CallId(Struct, frozen=True):
-    """One call to a provider, by the provider's own id, to lay beside its invoice; "" if it told none."""
+    """One call to a provider, by the provider's own id, to lay beside its invoice; "" if it has none."""
 
     provider: str
     id: str

@@ -14,13 +14,13 @@ from dragoman.records.journal_ingest import ingest_all
 from dragoman.store.erasure import Erasure, ErasureCount
 from dragoman.store.record_tables import RecordTables, open_record_tables
 
-# How long workers are waited for that have a journal, and others that read, in seconds; how often it is looked.
+# Seconds to wait for workers with a journal, and for readers; and the interval of checks.
 TIMEOUT = 15.0
 _POLL_INTERVAL, _LOCK_TIMEOUT = 0.1, 5.0
 
 
 class ErasureScope(Struct, frozen=True, kw_only=True):
-    """Who is to be forgotten: a key, or a session by its number; and how much there is of it."""
+    """The scope of an erasure: a key, or a session by its number; and its extent."""
 
     description: str
     amount: ErasureCount
@@ -29,7 +29,7 @@ class ErasureScope(Struct, frozen=True, kw_only=True):
 
 
 class ErasureResult(Struct, frozen=True, kw_only=True):
-    """What was removed, and in words what could not be."""
+    """The deleted rows, and in words what could not be deleted."""
 
     rows: int = 0
     remaining: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def forget(
     remaining = _remove_journals(path, clock, timeout, pause)
     tables = open_record_tables(path, timeout=lock_timeout)
     try:
-        # What is unassigned would be of its sessions, and refers to its histories.
+        # Unassigned rows would belong to its sessions, and refer to its histories.
         assign_all(tables, scope.key, scope.session)
         rows = _remove_rows(tables, scope, report_progress)
         report_progress("writing over what was removed …")

@@ -23,7 +23,7 @@ def new_id(now: int, token: Callable[[int], str]) -> str:
 
 
 def response_suffix(exchange: str) -> str:
-    """What an answer is called after its exchange, where its provider gave it no name that will do (N4)."""
+    """The ID of a response, derived from its exchange, if its provider gave none that is valid (N4)."""
     return exchange.removeprefix(_BEGINNING)
 
 

@@ -23,10 +23,10 @@ from dragoman.records.thread_assignment import reclassify
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.record_tables import RecordTables, open_record_tables
 
-# How often it looks, in seconds, and how seldom at most while it fails.
+# Seconds between two rounds, and their maximum after failures.
 EVERY = 1.0
 _MAX_INTERVAL = 30.0
-# How long a lock is waited for at a time, in seconds.
+# Seconds to wait for a lock at a time.
 _LOCK_TIMEOUT = 1.0
 # Rows that are too old are looked for so often, in seconds, and removed in steps of so many, each of which is to take
 # no longer than so many seconds; then others have their turn.
@@ -37,7 +37,7 @@ _BETWEEN, _STEPS = 0.02, 20
 # With at most so many rows since its last step, it has time to assign sessions.
 _IDLE_ROWS = 10
 _DAY = 86_400_000_000
-# Where histories ended is known for so many days, unless rows are kept for less: who goes on after that is new.
+# Days for which the ends of histories are known, unless rows expire earlier: a later continuation is a new thread.
 _HEAD_DAYS = 90.0
 
 
@@ -67,8 +67,8 @@ class _Request(Struct, frozen=True, kw_only=True):
 
 class IngestThread:
     """The thread. Its counters may be read at any time: waiting bytes, rows, damaged lines, exchanges lost with a
-    removed journal, errors. `tend` makes the writer look after its journal; `log` informs the operator; `problem` says
-    why ingestion fails at present."""
+    removed journal, errors. `tend` makes the writer look after its journal; `log` informs the operator; `problem` is
+    the reason why ingestion fails at present."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class IngestThread:
         self._clock = clock
         self._tables: RecordTables | None = None
         self._ingester: Ingester | None = None
-        # How far `on_ingested` has heard of the journals of this worker.
+        # The offset up to which `on_ingested` was called, by journal of this worker.
         self._notified_offsets: dict[str, int] = {}
         self._orphans = 0
         # The journal that was drained last, and how far.
@@ -115,7 +115,7 @@ class IngestThread:
 
     @property
     def backlog(self) -> int:
-        """How many bytes of journals are not in the tables yet, as far as this worker sees to them."""
+        """The bytes of journals that this worker has not ingested yet."""
         path, applied = self._applied
         journal = self._journal
         own = journal.size - applied if path == journal.path else 0 if journal.is_bare else journal.size
@@ -129,7 +129,7 @@ class IngestThread:
         self._thread.start()
 
     def stop(self, within: float) -> bool:
-        """End after a last time; False if that took too long, and what is left is moved at the next start."""
+        """End after a last time; False after a timeout; the rest is ingested at the next start."""
         self._stopping.set()
         self._woken.set()
         if self._thread.ident is not None:
@@ -191,7 +191,7 @@ class IngestThread:
 
     def _maintain_journal(self) -> None:
         journal = self._journal
-        # In this order: one that is closed removes its file by itself, after it says so.
+        # In this order: a journal that is closed reports it before it removes its file.
         is_gone = journal.is_gone and not journal.is_closed
         rotate_before = read_rotation_request(self._directory)
         if is_gone:
@@ -224,7 +224,7 @@ class IngestThread:
         self._count()
 
     def _serve(self) -> None:
-        """Ingest what other workers have written, and assign sessions, for all who wait."""
+        """Ingest the entries of other workers, and assign sessions, for all waiters."""
         if not self._requests:
             return
         # A worker exports its own journals alone.
@@ -239,7 +239,7 @@ class IngestThread:
             request.end(CaughtUp(left=left))
 
     def _refuse(self, problem: str) -> None:
-        """Tell all who wait that the tables do not have everything."""
+        """Report to all waiters that the tables are incomplete."""
         while self._requests:
             self._requests.popleft().end(CaughtUp(problem=problem))
 

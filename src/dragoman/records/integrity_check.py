@@ -19,7 +19,7 @@ State = Literal["ok", "note", "wrong"]
 
 
 class IntegrityFinding(Struct, frozen=True):
-    """What was looked at, how it is, and that in words."""
+    """One finding: its subject, state and text."""
 
     subject: str
     state: State
@@ -27,7 +27,7 @@ class IntegrityFinding(Struct, frozen=True):
 
 
 class _Read(Struct, kw_only=True):
-    """What journals hold, read as the drain does."""
+    """The content of journals, read as the ingester does."""
 
     journals: int = 0
     size: int = 0

@@ -1,4 +1,4 @@
-"""Journal: a worker writes down what is known of its exchanges, a line each, by one `write` (decision 32).
+"""Journal: a worker records its exchanges, one line each, by one `write` (decision 32).
 
     <crc32 in hex> ["begun", 1, "<journal before it>", [entries that are open]]     the first line
     <crc32 in hex> ["open", entry]
@@ -31,7 +31,7 @@ VERSION = 1
 MAX_JOURNAL_BYTES = 16 * 1024 * 1024
 # Lines that could not be written wait for room in memory, up to so many bytes.
 _MAX_WAITING_BYTES = 4 * 1024 * 1024
-# How long, in seconds, a journal that could not be opened is left alone.
+# Seconds until a journal that could not be opened is tried again.
 _REOPEN_AFTER = 1.0
 # A removed file can still be read through an open descriptor.
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
@@ -68,7 +68,7 @@ class Journal:
         self._number = 0
         # Lines of the entries that are open, by their ids.
         self._open: dict[str, bytes] = {}
-        # Where lines are encoded. It keeps the size of the largest one: an encoder grows a new one in many steps.
+        # Where lines are encoded. It keeps the size of the largest one, because a new buffer grows in many steps.
         self._buffer = bytearray()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
@@ -100,16 +100,16 @@ class Journal:
         try:
             return self.path is not None and self._descriptor >= 0 and not self.path.exists()
         except OSError:
-            # A folder that cannot be looked into for a while says nothing of what is in it.
+            # An unreadable directory says nothing about its content.
             return False
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing stands in the present file but its first line."""
+        """Whether the current file has only its first line."""
         return self.size == self._first
 
     def open(self, entry: JournalEntry) -> None:
-        """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
+        """Record that a provider is about to be called; a failed write loses nothing."""
         line = self._open[entry.id] = self._entry_line("open", entry)
         if self._descriptor < 0 or self._waiting or self._torn:
             return
@@ -226,7 +226,7 @@ class Journal:
     def _write_rest(self, line: bytes, written: int) -> bool:
         """Write the rest of an entry. If that fails, remove the part, which no reader could use."""
         try:
-            # A second try also says why the first one ended.
+            # A second try also reports why the first one ended.
             written += self._write(self._descriptor, line[written:])
             if written == len(line):
                 self.size += written
@@ -272,7 +272,7 @@ class Journal:
         if written != len(line) and self._descriptor >= 0:
             # Without its first entry the new file is useless: the previous one stays in use, beyond its size.
             with suppress(OSError):
-                # One that stays is an orphan in which nothing stands.
+                # A remaining file is an orphan without entries.
                 path.unlink(missing_ok=True)
             os.close(descriptor)
             return False

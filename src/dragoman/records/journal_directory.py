@@ -34,13 +34,13 @@ def journals_in(directory: Path) -> list[Path]:
 
 
 def begun(name: str) -> int:
-    """When a journal was begun, in microseconds, by its name; 0 of one whose name does not say it."""
+    """The start of a journal in microseconds, by its name; 0 if the name does not contain it."""
     digits = name.partition("-")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() else 0
 
 
 def request_rotation(directory: Path, now: int) -> None:
-    """Have every worker begin another journal, so that what it wrote until `now` (microseconds) can be removed."""
+    """Make every worker begin another journal, so that entries until `now` (microseconds) can be removed."""
     temporary = directory / f"{_ROTATE}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

@@ -9,19 +9,19 @@ from msgspec.structs import astuple
 
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
-# What was asked: where models work, how many tokens a request has, which models there are, anything else.
+# Kinds of requests: conversations, token counts, model lists, others.
 CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
-# What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
+# Outcomes. `refused` by the gateway or a provider before any content was sent, `failed` during or after it.
 OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
 
 
 class TokenCounts(Struct, frozen=True, array_like=True, gc=False):
-    """Counts; `input` includes what caches had and took (`cache_write` of any lifetime), `output` what was thought."""
+    """Counts; `input` includes cache reads and writes (`cache_write` of any lifetime), `output` includes reasoning."""
 
     input: int = 0
     cache_read: int = 0
     cache_write: int = 0
-    # Of `cache_write`, what is kept for an hour.
+    # The part of `cache_write` with a lifetime of one hour.
     cache_write_1h: int = 0
     output: int = 0
     thinking: int = 0
@@ -44,7 +44,7 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     version: str = ""
     entry: str = ""
     tier: str = ""
-    # What the provider itself says that it cost; None if it says nothing.
+    # The cost that the provider reported; None without a report.
     reported: int | None = None
 
     @property
@@ -88,7 +88,7 @@ class CallEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LossEntry(Struct, frozen=True, array_like=True, gc=False):
-    """One line of the ledger: what was lost, how, where."""
+    """One loss of the ledger: feature, fate, location."""
 
     feature: str
     fate: str
@@ -99,12 +99,12 @@ class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
     """One target that a request might have gone to, as its plan saw it; None means unknown or not requested."""
 
     target: str
-    # Why it was left out, or stands behind others; "" if it was fit.
+    # Why it was skipped or deprioritized; "" if it was fit.
     why: str = ""
-    # What the request was taken to cost there, in nano-dollars, and how much it would have lost.
+    # The estimated cost of the request there, in nano-dollars, and the number of its losses.
     cost: int | None = None
     losses: int | None = None
-    # What was measured of it: microseconds to the first token, then tokens in a second.
+    # Measured: microseconds to the first token, then tokens per second.
     first_token: int | None = None
     rate: float | None = None
 
@@ -112,7 +112,7 @@ class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
 class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     """One exchange, as far as it is known."""
 
-    # Who and when: microseconds of the wall's clock at its beginning.
+    # Identity and time: microseconds of the wall clock at its start.
     id: str
     time: int
     outcome: str = OPEN
@@ -125,7 +125,7 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     client_protocol: str = ""
     path: str = ""
     stream: bool = False
-    # What was asked for, who it led to, what the answer says that it is from, and by which way.
+    # The requested model, its target, the reported model, and the route.
     requested_model: str = ""
     provider: str = ""
     model: str = ""

@@ -36,8 +36,8 @@ class JournalFollower:
             each.offset = os.fstat(each.descriptor).st_size
 
     def read(self, now: int) -> list[ExchangeEvent]:
-        """What was written since the last time. An exchange whose journal was removed before it was finalized has
-        crashed, at the latest by now, in microseconds."""
+        """The events since the last read. An exchange whose journal was removed before it was finalized has crashed, at
+        the latest by now, in microseconds."""
         names = self._look_for_journals()
         events: list[ExchangeEvent] = []
         over: list[str] = []
@@ -45,7 +45,7 @@ class JournalFollower:
             is_over = self._read_on(name, events) and name not in names
             if is_over:
                 over.append(name)
-        # After all are read: what was open in one may go on in another.
+        # After all are read: open exchanges of one journal may continue in another.
         for name in over:
             os.close(self._followed.pop(name).descriptor)
             for _, entry in [each for each in self._open.values() if each[0] == name]:
@@ -71,7 +71,7 @@ class JournalFollower:
         try:
             self._followed[journal.name] = _Followed(os.open(journal, os.O_RDONLY))
         except FileNotFoundError:
-            # It was removed in between, so it is done with.
+            # It was removed in between, so it is finished.
             return
 
     def _read_on(self, name: str, events: list[ExchangeEvent]) -> bool:

@@ -22,7 +22,7 @@ from dragoman.records.sanitize import sanitize_entry
 from dragoman.store import MEMORY
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
 
-# What a token is in bytes of JSON, where nothing was counted.
+# Bytes of JSON per token, if no count is known.
 _BYTES_OF_A_TOKEN = 4
 
 # For so long, in microseconds, a journal that is gone may come back.
@@ -34,7 +34,7 @@ OnIngested = Callable[[Sequence[JournalEntry]], None]
 
 
 class Ingested(Struct, frozen=True, kw_only=True):
-    """What was moved: rows, lines that could not be read, and journals that were done with."""
+    """The result of an ingestion: rows, unreadable lines, and finished journals."""
 
     rows: int = 0
     damaged: int = 0
@@ -61,8 +61,9 @@ def ingest_all(path: str, *, now: int) -> Ingested:
 
 
 class Ingester:
-    """Moves a folder's journals into tables. `on_ingested` gets what was moved, once it is on the disk: all journals of
-    this worker, also what a command moved meanwhile. `heard` says how far, by journal name, and outlives this."""
+    """Moves a folder's journals into tables. `on_ingested` gets ingested entries once they are on the disk: of all
+    journals of this worker, also if a command ingested them meanwhile. `heard` has the offsets by journal name, and
+    outlives this object."""
 
     def __init__(
         self,
@@ -82,11 +83,11 @@ class Ingester:
 
     @property
     def ingested(self) -> Ingested:
-        """What was moved until now."""
+        """The result so far."""
         return Ingested(rows=self.rows, damaged=self.damaged, journals=self.journals)
 
     def ingest(self, journal: Path, *, until: int | None = None) -> int:
-        """Move what a journal says; give how far it is in the tables."""
+        """Ingest a journal; returns the new offset."""
         try:
             descriptor = os.open(journal, os.O_RDONLY)
         except FileNotFoundError:
@@ -247,7 +248,7 @@ class Ingester:
         return True
 
     def _goes_on(self, journal: Path) -> bool:
-        """Whether another journal begins with what was open in this one."""
+        """Whether another journal begins with the open exchanges of this one."""
         worker = _worker(journal)
         for later in journals_in(self._directory):
             if later == journal or _worker(later) != worker:
@@ -287,13 +288,13 @@ class _Elsewhere(Exception):
 
 
 def _crashed(descriptor: int, open_entries: Sequence[JournalEntry], now: int) -> list[JournalEntry]:
-    """What was not settled in a journal; nothing is known of it after the last line."""
+    """Open exchanges at the end of a journal; their fate after the last line is unknown."""
     ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
     return [crashed_entry(entry, ended) for entry in open_entries]
 
 
 def crashed_entry(entry: JournalEntry, ended: int) -> JournalEntry:
-    """What is known of an exchange whose worker was gone before it was settled: what it was asked, about."""
+    """The entry of an exchange whose worker ended before it was finalized: its request, approximately."""
     tokens = TokenCounts(input=entry.size // _BYTES_OF_A_TOKEN) if entry.size and entry.tokens is None else entry.tokens
     return replace(
         entry,

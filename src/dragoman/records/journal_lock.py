@@ -1,4 +1,4 @@
-"""Journal lock: who has that of a journal writes it; it goes with the last who has the file open, however that ends."""
+"""Journal lock: its holder is the only writer of a journal; the kernel releases it with the last open descriptor."""
 
 from __future__ import annotations
 

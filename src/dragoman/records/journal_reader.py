@@ -27,7 +27,7 @@ _decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[JournalEntry, ..
 
 
 class JournalSegment(NamedTuple):
-    """What stands between two places of a journal: settled exchanges, and how many lines there are wrong."""
+    """The part between two offsets of a journal: finalized exchanges, and the number of damaged lines."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class JournalSegment(NamedTuple):
 
 
 class JournalContents(NamedTuple):
-    """A journal as a whole: which one it follows, and what was opened in it and not settled."""
+    """A whole journal: its predecessor, and its open exchanges."""
 
     before: str
     open_entries: list[JournalEntry]
@@ -90,7 +90,7 @@ def _damaged_segment(data: bytes, start: int, *, is_over: bool) -> JournalSegmen
             if line.startswith(_EXCHANGE, 9):
                 entries.append(_decode_entry(line[21:-1]))
         except (msgspec.ValidationError, msgspec.DecodeError):
-            # Its sum is right: it was written by a release that says things otherwise.
+            # Its checksum is right: another release wrote it in another format.
             damaged += 1
     if is_over and wrong:
         damaged, end = damaged + wrong, wrong_end
@@ -164,7 +164,7 @@ class JournalUpdate(NamedTuple):
 
 
 def read_update(descriptor: int, start: int) -> JournalUpdate:
-    """Read on from a place of a journal that is being written; nothing of it is kept that was settled meanwhile."""
+    """Continue reading a journal that is being written; exchanges that were finalized meanwhile are left out."""
     size = _SEGMENT_BYTES
     while True:
         data = os.pread(descriptor, size, start)
@@ -192,7 +192,7 @@ def read_update(descriptor: int, start: int) -> JournalUpdate:
             try:
                 carried[name] = _decode_entry(memoryview(line)[17:-1])
             except (msgspec.ValidationError, msgspec.DecodeError):
-                # It was written by a release that says things otherwise.
+                # Another release wrote it in another format.
                 continue
         return JournalUpdate(end, carried, finalized)
 
@@ -232,7 +232,7 @@ def _changes_in(line: bytes) -> list[tuple[str, JournalEntry]]:
         if line.startswith(_BEGUN, 9):
             return [(CARRIED, with_current_names(entry)) for entry in _carried(line)]
     except (msgspec.ValidationError, msgspec.DecodeError):
-        # It was written by a release with other members.
+        # A release with other members wrote it.
         return []
     return []
 

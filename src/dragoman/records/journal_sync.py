@@ -15,14 +15,14 @@ _SYNC: Callable[[int], None] = os.fdatasync if hasattr(os, "fdatasync") else os.
 
 
 class _SyncRequest(NamedTuple):
-    """A file that is to be on the disk: who waits for it, or that it is done with."""
+    """A file to sync: its waiter, or the mark that it is finished."""
 
     descriptor: int
     future: asyncio.Future[None] | None
 
 
 class JournalSync:
-    """Syncs files of journals, in the order in which they are given. `failed` hears why one could not be."""
+    """Syncs files of journals, in the order in which they are given. `failed` gets the reason of a failure."""
 
     def __init__(self, failed: Callable[[OSError], None], sync: Callable[[int], None] = _SYNC) -> None:
         self._failed = failed

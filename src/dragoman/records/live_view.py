@@ -29,14 +29,14 @@ _AT_ONCE = 10_000
 
 
 class OpenExchanges:
-    """What is open in the journals of a folder."""
+    """Open exchanges in the journals of a directory."""
 
     def __init__(self, path: str) -> None:
         self._directory = directory_of(path)
         self._followed: dict[str, _Followed] = {}
 
     def look(self) -> list[JournalEntry]:
-        """What is open now, in the order in which it began."""
+        """The open exchanges, in the order in which they began."""
         journals = journals_in(self._directory)
         names = {journal.name for journal in journals}
         self._followed = {name: each for name, each in self._followed.items() if name in names}
@@ -45,7 +45,7 @@ class OpenExchanges:
         opened: dict[str, JournalEntry] = {}
         for each in self._followed.values():
             opened.update(each.opened)
-        # What a journal carried over may be settled in the next one.
+        # An exchange that a journal carried over may be finalized in the next one.
         for each in self._followed.values():
             for name in each.finalized:
                 opened.pop(name, None)
@@ -85,7 +85,7 @@ class _Followed:
 
 
 class SessionPlace(Struct, frozen=True):
-    """Where what is open belongs, as far as that is known before it is settled."""
+    """Session and thread of an open exchange, as far as known before it is finalized."""
 
     session: SessionRow | None = None
     thread: ThreadRow | None = None
@@ -208,7 +208,7 @@ class Activity(Struct, frozen=True, kw_only=True):
 
 
 class LiveSnapshot(Struct, frozen=True, kw_only=True):
-    """All that goes on at a moment: what is open first, then what cost most."""
+    """The live view at one moment: open exchanges first, then the most expensive."""
 
     now: int
     opened: int
@@ -253,7 +253,7 @@ class LiveView:
 
 
 class _Group:
-    """What is known of one of them while it is put together."""
+    """One entry of the view while it is built."""
 
     __slots__ = ("_figures", "_last", "_latest", "_of", "_opened", "_place")
 
@@ -293,7 +293,7 @@ class _Group:
 
 
 def figures_of(row: RecordRow) -> SessionFigures:
-    """What one row adds to sums."""
+    """The contribution of one row to totals."""
     talk, wrong = row.kind == CONVERSATION, row.outcome in WRONG
     counts = talk and (wrong or row.outcome == ANSWERED)
     first = row.first or 0

@@ -28,7 +28,7 @@ OUTCOMES = {
     "ours": "gateway_error",
     "left": "client_disconnected",
 }
-# What a plan wrote about candidates.
+# Reasons of candidates.
 REASONS = {
     "left out: it rests": "left out: in cooldown",
     "behind: its window may be too small": "deprioritized: its window may be too small",
@@ -56,7 +56,7 @@ _Stored = TypeVar("_Stored", JournalEntry, "RecordDetails")
 
 def with_current_names(stored: _Stored) -> _Stored:
     """A journal entry or the details of a row with today's names; the same object if it holds no old name."""
-    # Ingestion asks this of every entry, and nearly all of them have no old name and few calls.
+    # Ingestion calls this for every entry, and nearly all of them have no old name and few calls.
     for call in stored.calls:
         if call.kind in OUTCOMES:
             return _renamed(stored)

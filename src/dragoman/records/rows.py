@@ -1,4 +1,4 @@
-"""Rows: what an entry is in the tables: a row of records, and what it adds to sums (decision 32)."""
+"""Rows: an entry as a row of records, and its contribution to totals (decision 32)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from dragoman.sessions.rules import OPENCODE
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS, RecordRow
 
-# What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then open exchanges
-# and entries of other kinds.
+# How conversations count, by outcome: requests, errors, cancelled, others. Then open exchanges and entries of other
+# kinds.
 _COUNTED = {
     ANSWERED: (1, 0, 0, 0),
     REFUSED: (1, 1, 0, 0),
@@ -82,7 +82,7 @@ _facts_decoder = msgspec.json.Decoder(_Facts)
 
 
 def details_of(encoded: bytes) -> RecordDetails:
-    """What the column `details` says."""
+    """The content of the column `details`."""
     return with_current_names(_decoder.decode(encoded))
 
 
@@ -91,7 +91,7 @@ def facts_of(encoded: bytes) -> ExchangeFacts:
     return _facts_decoder.decode(encoded).facts
 
 
-# What became of calls whose provider has worked, or may have; "" is of one that had not ended.
+# Outcomes of calls for which the provider has, or may have, worked; "" is of one that had not ended.
 _WORKED = frozenset({"", "answered", "client_disconnected"})
 
 
@@ -103,8 +103,7 @@ def is_unpriced(entry: JournalEntry) -> bool:
             return True
     elif entry.tokens is not None or entry.outcome == CRASHED:
         return True
-    # Counts and lists cost nothing, and what models do on other paths has its money; what may have been billed is
-    # another matter.
+    # Counts and lists are free, and other paths have costs of their own; a possibly billed call is another matter.
     is_uncounted = entry.tokens is None and entry.kind == CONVERSATION
     for call in entry.calls:
         if call.tokens is None and call.cost is None:
@@ -116,7 +115,7 @@ def is_unpriced(entry: JournalEntry) -> bool:
 
 
 def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
-    """How many losses are bookkeeping (decision 38)."""
+    """The number of bookkeeping losses (decision 38)."""
     return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
 
 
@@ -130,7 +129,7 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
         values[29], losses, breakdown, values[35], values[22], values[30], values[34], values[36], *values[37:39]
     )
     encoded = _encode(details)
-    # Plain numbers and arrays of bytes: whatever else is handed to SQLite is asked first how it would like to be kept.
+    # Plain numbers and bytes: SQLite would ask other values first how to adapt them.
     return (
         values[0],
         values[1],
@@ -189,7 +188,7 @@ def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
 
 
 class Batch:
-    """Rows of one transaction, and what they come to."""
+    """Rows of one transaction, and their totals."""
 
     __slots__ = ("_by_key", "_by_tags", "_by_thread", "_listed", "_numbers", "_tagged", "_unassigned", "rows")
     # Rows are written at the latest when there are so many.
@@ -219,7 +218,7 @@ class Batch:
         """Add an exchange whose session and thread are to be assigned, if anything is known of its speaker."""
         facts, time = entry.facts, entry.time
         if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
-            # It has no thread; its session, if it names one, may be there.
+            # It has no thread; its session, if it names one, may exist.
             if facts.session:
                 self._unassigned.append((len(self.rows), time, (session_relation(facts.session),)))
         elif facts.session or facts.tip or facts.previous:
@@ -263,11 +262,11 @@ class Batch:
         tables.sessions.add_listed([(*name, *known) for name, known in sorted(self._listed.items())])
 
     def rollups(self) -> list[tuple[object, ...]]:
-        """What they come to by quarter, key, client, provider and model, in the order of their keys."""
+        """Totals by 15-minute bucket, key, client, provider and model, in the order of their keys."""
         return _added(self._by_key)
 
     def _tag_rollups(self, tables: RecordTables) -> list[tuple[object, ...]]:
-        """What tagged exchanges come to by quarter, set of tags, key, client, provider and model, likewise."""
+        """Totals of tagged exchanges by 15-minute bucket, set of tags, key, client, provider and model, likewise."""
         return _added(
             {(key[0], self._number_of(tables, tags), *key[1:]): rows for (tags, key), rows in self._by_tags.items()}
         )
@@ -279,12 +278,12 @@ class Batch:
         return number
 
     def thread_rollups(self) -> list[tuple[object, ...]]:
-        """What they come to by quarter and thread, likewise."""
+        """Totals by 15-minute bucket and thread, likewise."""
         return _added(self._by_thread)
 
 
 def _without_thread(groups: Mapping[Key, list[tuple[int, ...]]]) -> list[tuple[object, ...]]:
-    """What groups come to by quarter, under thread 0."""
+    """Totals of groups by 15-minute bucket, under thread 0."""
     by_bucket: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
     for key, rows in groups.items():
         by_bucket[key[0], 0].append(tuple(map(sum, zip(*rows, strict=True))))

@@ -6,7 +6,7 @@ import msgspec
 
 from dragoman.records.journal_entry import JournalEntry
 
-# What fits into a column: one entry is not to spoil what it is added to either.
+# Maximum of a column: one entry must not overflow the totals either.
 _MAX_NUMBER = 1 << 50
 
 

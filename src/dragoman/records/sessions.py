@@ -27,10 +27,10 @@ class SessionLine(Struct, frozen=True, kw_only=True):
     """One session in a list, with all its threads."""
 
     session: SessionRow
-    # What it goes on from or was forked from; None if nothing.
+    # The session that it continues or was forked from; None if nothing.
     origin: SessionRow | None
     status: ThreadStatus
-    # When it or one of its agents was heard of last.
+    # The last activity of the session or one of its agents.
     last: int
     # All of its threads and of those of its agents, and those among them that are agents.
     threads: int
@@ -39,7 +39,7 @@ class SessionLine(Struct, frozen=True, kw_only=True):
 
 
 class SessionList(Struct, frozen=True, kw_only=True):
-    """Sessions that were heard of since a time, the latest first, whether there are more, and what belongs to none."""
+    """Sessions active since a time, newest first, whether there are more, and requests without one."""
 
     lines: tuple[SessionLine, ...]
     more: bool
@@ -49,7 +49,7 @@ class SessionList(Struct, frozen=True, kw_only=True):
 
 
 class SessionDetail(Struct, frozen=True, kw_only=True):
-    """One session: what it goes on from, its tree, and what each of its threads is doing."""
+    """One session: its origin, its tree, and the status of each thread."""
 
     session: SessionRow
     origin: SessionRow | None
@@ -73,7 +73,7 @@ def listing(
     before: tuple[int, int] | None = None,
     scope: KeyScope | None = None,
 ) -> SessionList:
-    """Sessions that were heard of since a time, the latest first, those before a page's last one."""
+    """Sessions active since a time, newest first, up to the last one of a page."""
     queries = SessionQueries(tables.connection, scope)
     rows = queries.newest(since, key, most + 1, before)
     more, rows = len(rows) > most, rows[:most]

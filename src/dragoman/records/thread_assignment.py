@@ -36,7 +36,7 @@ from dragoman.store.session_tables import HeadRow, SessionRow, SessionTables, St
 
 # Digests that wait to be written.
 _MAX_HEADS = 8192
-# How far up a tree is looked for a cycle; none of an honest client is as deep.
+# Maximum depth of the search for a cycle; honest clients stay below it.
 _DEEPEST = 64
 _FACTS = msgspec.json.Decoder(ExchangeFacts)
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +87,7 @@ class ThreadAssigner:
     def expect(self, entries: Iterable[JournalEntry]) -> None:
         """Look up at once which history heads are absent, for exchanges that are about to be assigned: those without a
         session are found by heads alone, and most are new."""
-        # Whatever is said again is asked about once; who is left out here is asked about alone.
+        # Repeated values are queried once; an entry that is left out here is queried alone.
         unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
         self._expected = {head: (facts, needed_digests(facts, _UNNAMED, _UNKNOWN)) for head, facts in unnamed.items()}
         digests = set(chain.from_iterable([digests for _, digests in self._expected.values()])) - self._absent_digests
@@ -99,7 +99,7 @@ class ThreadAssigner:
         if len(self._heads) > _MAX_HEADS:
             self.finish()
         if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
-            # A count makes no session, and no turn; neither does who is refused at the door.
+            # A token count makes neither session nor turn, and neither does a request that access control rejected.
             session = self._session(entry.key, facts.session) if facts.session else None
             return AssignedThread(0 if session is None else session.id, 0)
         if not (facts.session or facts.tip or facts.previous):
@@ -150,7 +150,7 @@ class ThreadAssigner:
         return AssignedThread(session.id, thread.id)
 
     def _take_children(self, assignment: Assignment, digests: Iterable[str], thread: StoredThread, time: int) -> None:
-        """Hang those under a thread that it has asked."""
+        """Attach to a thread the threads that it has started."""
         for child in assignment.children:
             self._adopt(child, thread, "prompt", assignment.children_sure)
         for digest in digests:
@@ -182,7 +182,7 @@ class ThreadAssigner:
         ):
             cache.clear()
 
-    # What is known.
+    # The known history.
 
     def _look_up_unnamed(self, facts: ExchangeFacts) -> ThreadLookup:
         whose, digests = self._expected.get(facts.tip, _NOT_EXPECTED)
@@ -225,7 +225,7 @@ class ThreadAssigner:
         return heads
 
     def _head_rows(self, digests: Sequence[str]) -> list[HeadRow]:
-        """What is known by digests: what was written, and what will be."""
+        """Known digests: stored ones, and those of this transaction."""
         rows: dict[tuple[str, int], HeadRow] = {}
         if not self._absent_digests.issuperset(digests):
             for row in self._tables.heads(digests):
@@ -274,7 +274,7 @@ class ThreadAssigner:
         self._threads.setdefault((row.session, row.name), row)
         return row
 
-    # What becomes known.
+    # Record new knowledge.
 
     def _session_for(self, entry: JournalEntry, assignment: Assignment) -> SessionRow:
         if assignment.session:
@@ -425,14 +425,14 @@ class ThreadAssigner:
         return True
 
     def _spawned(self, child: int, parent: int) -> None:
-        """Say that a session is that of an agent of another one; one that came out of some session stays so."""
+        """Record that a session belongs to an agent of another one; a recorded origin stays."""
         session = self._session_by(child)
         if session is not None and not session.origin and not self._comes_from(parent, child):
             session.origin, session.link = parent, SPAWNED
             self._changed_sessions[session.id] = session
 
     def _comes_from(self, session: int, other: int) -> bool:
-        """Whether a session is another one or came out of it."""
+        """Whether a session is another one or descends from it."""
         at = self._session_by(session)
         for _ in range(_DEEPEST):
             if at is None:
@@ -463,7 +463,7 @@ class ThreadAssigner:
         """Link the session that a result of a tool names: it is that of an agent."""
         session = self._session(key, name)
         if session is None:
-            # It is in the journal of another worker, or was never heard of.
+            # It is in the journal of another worker, or unknown.
             self._add_heads(((assign.task_of(key, name), PASSED),), parent.id, time)
             return
         thread = None if session.id == parent.session else self._thread(session.id, MAIN)
@@ -472,7 +472,7 @@ class ThreadAssigner:
 
 
 def _question(key: str, facts: ExchangeFacts) -> tuple[object, ...]:
-    """What makes the same question: also who says it, for agents may be asked the same at once."""
+    """The identity of a prompt, including its sender, because several agents may get the same prompt at once."""
     labels = (facts.thread, facts.parent, facts.said_class, facts.window)
     return key, facts.session, facts.tip, facts.client, facts.shape, *labels
 

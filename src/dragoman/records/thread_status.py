@@ -9,7 +9,7 @@
 | an answer that broke, a refusal, a crash | failed |
 | a client that went | disconnected |
 
-Nothing is said to run without a fact of the last minute.
+A thread counts as running only with a fact of the last minute.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dragoman.store.session_queries import LastExchange
 
 STREAMING, STALLED, RUNNING_TOOLS, WAITING_FOR_USER = "streaming", "stalled", "running tools", "waiting for user"
 DONE, FAILED, DISCONNECTED, UNKNOWN = "done", "failed", "disconnected", "unknown"
-# What is printed of tools that have run for longer than `PRESENT`.
+# The status of tools that have run for longer than `PRESENT`.
 TOOL_RESULTS_OVERDUE = "tool results overdue"
-# What is younger than this, in microseconds, is taken for the present.
+# Facts younger than this, in microseconds, count as the present.
 PRESENT = 60_000_000
 # Classes of threads that a person talks to.
 _TALKED_TO = frozenset({"main", "side"})
 
 
 class ThreadStatus(Struct, frozen=True):
-    """What a thread is doing, and since when, in microseconds; 0 if that is not known."""
+    """The status of a thread, and its start in microseconds; 0 if unknown."""
 
     state: str
     since: int = 0
@@ -47,7 +47,7 @@ class Opened(Struct, frozen=True, kw_only=True):
 
 
 def status_of(kind: str, last: LastExchange | None, opened: int, now: int) -> ThreadStatus:
-    """What a thread of a class is doing; `opened` is when the latest of its open exchanges began, 0 if none is."""
+    """The status of a thread of a class; `opened` is when the latest of its open exchanges began, 0 if none is."""
     if opened:
         return ThreadStatus(STREAMING if now - opened < PRESENT else STALLED, opened)
     if last is None:
@@ -75,7 +75,7 @@ def in_short(span: int) -> str:
     """A length of time, in microseconds, in its largest unit."""
     seconds = max(span, 0) // 1_000_000
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        # Two days are told in hours, which say more.
+        # Two days are shown in hours, which are more precise.
         if seconds >= (2 * size if unit == "d" else size):
             return f"{seconds // size}{unit}"
     return f"{seconds}s"

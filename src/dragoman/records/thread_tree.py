@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.store.session_queries import SessionFigures
 from dragoman.store.session_tables import ThreadRow
 
-# Classes whose threads are told as one line for each class, if they began none themselves.
+# Classes whose threads are shown as one line per class, unless they started others.
 FOLDED = ("utility", "mcp", "side")
 # Classes of threads that another thread starts, so an unknown parent is reported.
 _BEGUN = frozenset({"subagent", "compaction", "side", "workflow"})
@@ -28,7 +28,7 @@ class ThreadNode(Struct, frozen=True, kw_only=True):
     depth: int
     # The last of its siblings.
     last: bool
-    # One thread, or more for a fold, of which the first to begin stands first.
+    # One thread, or several in a fold, the oldest first.
     threads: tuple[ThreadRow, ...]
     own: SessionFigures
     # With all that was begun by it, at any depth.
@@ -42,7 +42,7 @@ class ThreadNode(Struct, frozen=True, kw_only=True):
 
     @property
     def is_fold(self) -> bool:
-        """Whether it stands for several threads."""
+        """Whether it is a fold of several threads."""
         return len(self.threads) > 1
 
     @property
@@ -56,7 +56,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 
     nodes: tuple[ThreadNode, ...]
     total: SessionFigures
-    # How many threads were cut out of circles.
+    # Number of threads that were cut out of cycles.
     circles: int = 0
 
 
@@ -94,14 +94,14 @@ def tree_of(
 
 
 def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tuple[dict[int, int], dict[int, str]]:
-    """The parent of each thread, 0 for the session itself, and why that is not the one that it says."""
+    """The parent of each thread, 0 for the session itself, and why it differs from the stated one."""
     parents: dict[int, int] = {}
     issues: dict[int, str] = {}
     for number, thread in threads.items():
         parents[number] = thread.parent if thread.parent in threads else 0
         if not parents[number] and thread.parent not in elsewhere and (thread.parent or thread.kind in _BEGUN):
             issues[number] = MISSING
-    # Whatever leads to the session is sound; what is met again on one way is a circle.
+    # A path to the session is valid; a thread that occurs twice on a path is a cycle.
     sound = {0}
     for number in threads:
         way: list[int] = []
@@ -144,7 +144,7 @@ def _siblings(
     depth: int,
     issues: Mapping[int, str] | None,
 ) -> list[tuple[int, list[int], bool]]:
-    """What stands below a thread, in order: single ones, then those of folded classes together."""
+    """The lines below a thread, in order: single threads, then folds by class."""
     single: list[list[int]] = []
     folds: dict[str, list[int]] = {}
     for number in sorted(children.get(parent, ()), key=lambda each: (threads[each].started, each)):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.errors import UsageError
 
-# Seconds of the time that sums are kept by.
+# Seconds of a 15-minute bucket.
 BUCKET_SECONDS = 900
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGO = re.compile(r"([0-9]{1,9}) ?([mhdw])")
@@ -21,12 +21,12 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?(Z|[+-]\d\d:?\d\d)?
 ALL, TODAY, YESTERDAY = "all", "today", "yesterday"
 _ENDS = "90d, 24h, 90m, 2w, a date (2027-01-31), which is included, or a date and time (2027-01-31T14:30)"
 _FORMS = "7d, 24h, 90m, today, yesterday, all, a date (2026-01-31), or a date and time (2026-01-31T14:30)"
-# Times that every zone can tell.
+# Times that every time zone can express.
 _EARLIEST, _LATEST = 86400, 253_370_764_800
 
 
 class Zone(Struct, frozen=True, kw_only=True):
-    """Whose days are meant: `rules` are None for those of the machine."""
+    """The time zone of days: `rules` are None for those of the machine."""
 
     name: str
     rules: tzinfo | None
@@ -44,7 +44,7 @@ class Zone(Struct, frozen=True, kw_only=True):
 
 
 class Period(Struct, frozen=True, kw_only=True):
-    """From the beginning of a quarter to the end of another, in seconds, and what was asked for, which is within."""
+    """From the start of a 15-minute bucket to the end of another, in seconds, and the requested range inside it."""
 
     zone: Zone
     since: int
@@ -63,7 +63,7 @@ class Period(Struct, frozen=True, kw_only=True):
 
     @property
     def is_widened(self) -> bool:
-        """Whether more is counted than was asked for; up to the present is up to the present."""
+        """Whether the range is wider than requested; until now means until now."""
         return (self.since, self.until) != (self.requested_since, self.requested_until)
 
     def days(self) -> Iterator[tuple[str, int, int]]:
@@ -103,7 +103,7 @@ def zone_of(name: str) -> Zone:
 
 
 def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int | None = None) -> Period:
-    """What is meant by two texts; "" is now, and `all` from the `first` moment that is known."""
+    """The range of two texts; "" is now, and `all` from the `first` moment that is known."""
     if since == ALL:
         begins = min(now, now if first is None else first)
     else:
@@ -153,7 +153,7 @@ def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
 
 
 def _valid_moment(text: str, zone: Zone, now: int, *, end: bool) -> int | None:
-    """The moment that a text names; None if it names none that every zone can tell."""
+    """The moment that a text names; None if it is no time that every zone can express."""
     try:
         moment = _moment(text.strip(), zone, now, end=end)
     except (ValueError, OverflowError):

@@ -26,9 +26,9 @@ from dragoman.store.usage_queries import (
 SESSION, THREAD, DAY, TAG = "session", "thread", "day", "tag"
 # The beginning of a group by the value of one tag.
 ONE_TAG = "tag:"
-# What may be asked for.
+# Valid groups.
 GROUPS = ("key", "model", "provider", "client", TAG, SESSION, THREAD, DAY)
-# How sessions and threads are called, and what is without any.
+# The names of sessions and threads, and of requests without one.
 _LISTED_GROUPS = f"{', '.join(GROUPS)}, tag:NAME"
 _NAME_COLUMNS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
 _NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 class UsageFigures(Struct, frozen=True):
     """Usage of a set of exchanges. `input_tokens` includes uncached tokens and tokens read from and written to caches;
-    `output_tokens` include what was thought. Where something is unpriced, it cost more than `cost_nano_usd`."""
+    `output_tokens` includes reasoning. Where something is unpriced, it cost more than `cost_nano_usd`."""
 
     # Conversations with any outcome except cancelled, and the failed ones among them.
     requests: int = 0
@@ -66,7 +66,7 @@ class UsageFigures(Struct, frozen=True):
 
 _FIGURES = UsageFigures.__struct_fields__
 _COUNT = len(_FIGURES)
-# The dearest first: where that stands, from the end of a row.
+# The most expensive first: the position of the cost, from the end of a row.
 _by_cost = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
 
 
@@ -85,11 +85,11 @@ class OtherGroups(Struct, frozen=True):
 
 
 class UsageReport(Struct, frozen=True, kw_only=True):
-    """What was asked for, in groups, and all of it together."""
+    """The requested usage in groups, and the total."""
 
     period: Period
     by: tuple[str, ...]
-    # What the groups are called by; a row has that, then its figures. There may be many: nothing is made of each.
+    # The names of the groups; a row has their values, then its figures. There may be many: nothing is made of each.
     names: tuple[str, ...]
     rows: Sequence[NamedRow]
     total: UsageFigures
@@ -105,7 +105,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
         )
 
     def encoded(self) -> bytes:
-        """As programs are told, in JSON."""
+        """The report in JSON."""
         local = self.period.zone.local
         # Names of tags are members of one object: there may be any.
         tags = {name: at for at, name in enumerate(self.names) if name.startswith(ONE_TAG)}
@@ -135,13 +135,13 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
 
 def figures_of(measures: Measures) -> UsageFigures:
-    """What was added up, by the names that programs know; both have the same order, but for what was not cached."""
+    """The measures by their exported names; both have the same order, except for uncached input."""
     given, cache_read, cache_write = measures[4:7]
     return UsageFigures(*(*measures[:5], given - cache_read - cache_write, *measures[5:]))
 
 
 def read_groups(values: Sequence[str]) -> tuple[str, ...]:
-    """What to group by, as a person says it: once or several times, and with commas."""
+    """The groups of a command line: one or several options, with commas."""
     groups = tuple(dict.fromkeys(word.strip() for words in values for word in words.split(",") if word.strip()))
     for word in groups:
         if word not in GROUPS and not (word.startswith(ONE_TAG) and is_tag(word.removeprefix(ONE_TAG))):
@@ -158,7 +158,7 @@ def read_groups(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def usage(queries: UsageQueries, by: Sequence[str], period: Period, most: int | None = None) -> UsageReport:
-    """All of a period, in groups: the dearest first, days in their order; what is beyond `most` of them is one."""
+    """The usage of a range in groups: the most expensive first, days in order; groups beyond `most` are summed up."""
     others = [word for word in by if word != DAY]
     if DAY in by:
         grouped = _by_day(queries, others, period)
@@ -182,7 +182,7 @@ def nothing(by: Sequence[str], period: Period) -> UsageReport:
 
 
 def names_of(by: Sequence[str]) -> tuple[str, ...]:
-    """What groups are called by: days first."""
+    """The names of the groups: days first."""
     others = (name for word in by if word != DAY for name in _NAME_COLUMNS.get(word, (word,)))
     return (*((DAY,) if DAY in by else ()), *others)
 
@@ -227,8 +227,8 @@ def _is_by_tags(word: str) -> bool:
 
 
 def _by_tags(queries: UsageQueries, by: Sequence[str], start: int, end: int) -> dict[tuple[str, ...], Measures]:
-    """The sums of exchanges by tags and names. Rollups by tags have tagged exchanges alone: what is left of the
-    rollups of all exchanges has no tags."""
+    """The sums of exchanges by tags and names. Rollups by tags have only tagged exchanges: the rest of the total has no
+    tags."""
     names = [word for word in by if word in NAMES]
     tagged = queries.by_tags(names, start, end)
     untagged = queries.by_names(names, start, end) if names else _all(queries.total(start, end))
@@ -254,7 +254,7 @@ def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, 
     rows, count, names = named_usage.rows, named_usage.count, _NAME_COLUMNS[of]
     total = figures_of(queries.total(start, end))
     if queries.scope is not None:
-        # Rollups of threads have no key: what belongs to none of its sessions is what is left.
+        # Rollups of threads have no key: the rest of the total has no session.
         left = _without(total, rows)
         if any(left):
             rows.append((*(_NONE.get(name, "") for name in names), *left))
@@ -264,7 +264,7 @@ def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, 
         rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))
         count += 1
     if len(rows) == count:
-        # All that have names are there: the others are what is left of everything.
+        # All named ones are listed: the rest of the total is forgotten.
         forgotten = _without(total, rows)
     else:
         measures = queries.forgotten(start, end)
@@ -280,10 +280,10 @@ def _figures(measures: Measures) -> tuple[int, ...]:
 
 
 def _added(rows: Iterable[NamedRow]) -> UsageFigures:
-    """What rows come to together."""
+    """The sum of rows."""
     return UsageFigures(*(sum(column) for column in zip(*(row[-_COUNT:] for row in rows), strict=True)))
 
 
 def _without(total: UsageFigures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
-    """What is left of a total without some rows."""
+    """A total minus some rows."""
     return tuple(map(sub, astuple(total), astuple(_added(rows))))

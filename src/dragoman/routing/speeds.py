@@ -239,7 +239,7 @@ class Speeds:
         return averages
 
     def _make_room(self) -> None:
-        """Forget the target that nothing was heard of for the longest."""
+        """Drop the target with the oldest sample."""
         oldest = [(next(iter(held.values())).last, large) for large, held in enumerate(self._averages) if held]
         _, large = min(oldest)
         target, _ = self._averages[large].popitem(last=False)

@@ -1,4 +1,4 @@
-"""Target: whom a request goes to, a model at an endpoint of a provider."""
+"""Target of a request: a model at an endpoint of a provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):
-    """Whom a request goes to. `stored_here` means that the gateway stores its responses, whether or not the provider
+    """The target of a request. `stored_here` means that the gateway stores its responses, whether or not the provider
     could."""
 
     provider: Provider
@@ -26,7 +26,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def id(self) -> str:
-        """What health, prices and pins know it by."""
+        """The key for health, prices and affinities."""
         return f"{self.provider.name}/{self.model}"
 
     @cached_property
@@ -49,7 +49,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def can_store(self) -> bool:
-        """Whether the provider keeps responses, unless it is asked not to."""
+        """Whether the provider stores responses by default."""
         return self.endpoint.protocol == "openai-responses" and self.provider.stores_responses
 
     @property
@@ -59,7 +59,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def bills_requested_tier(self) -> bool:
-        """Whether what was asked for is the tier that a response is billed by, whatever the response says."""
+        """Whether a response is billed by the requested tier, whatever tier it reports."""
         return self.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER
 
     @cached_property
@@ -69,12 +69,12 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """What is known of the model."""
+        """The capabilities of the model."""
         return capabilities_of(
             self.endpoint.protocol, self.model, self.provider.vendor_or_name, self.provider.capabilities
         )
 
 
 def printable_model_name(model: str) -> str:
-    """A model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
+    """A model's name for responses and logs: of an ARN, the part after region and account."""
     return model.split(":", 5)[-1] if model.startswith("arn:") else model

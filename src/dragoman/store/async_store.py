@@ -21,10 +21,10 @@ from dragoman.store.worker_thread import Alarm, StoreThread
 
 T = TypeVar("T")
 
-# How long a busy store is waited for in which nothing moves, in seconds; one that failed before, not so long.
+# Seconds to wait for a busy store without progress; less after a failure.
 BUSY_TIMEOUT = 10.0
 _LITTLE = 1.0
-# How long the thread is waited for beyond the time that it was given: a disk may not answer.
+# Seconds to wait for the thread beyond its limit: a disk may not respond.
 _GRACE = 1.0
 # Size of a trial write in bytes: as much as failed last, but more than the free part of a page, and not so much that it
 # delays other work.
@@ -56,7 +56,7 @@ class Store:
         self._refused = 0
         self.dropped = 0
         self.failed = False
-        # What comes of the try that is under way.
+        # The trial write in progress.
         self._trying: asyncio.Task[None] | None = None
 
     def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
@@ -89,7 +89,7 @@ class Store:
         """Write something. Without `timeout` a busy store is waited for while any process commits, and `busy_timeout`
         (`BUSY_TIMEOUT`) longer. `response_size` gives the size of a stored response, whose success shows that others
         can be stored. `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`,
-        a failure says nothing of the store. For `expedite` see `expedite_now`."""
+        a failure says nothing about the store. For `expedite` see `expedite_now`."""
         loop = asyncio.get_running_loop()
         if busy_timeout is None:
             busy_timeout = BUSY_TIMEOUT
@@ -161,7 +161,7 @@ class Store:
             self._posts += 1
 
     def _deliver(self, unit: WorkItem[object], done: object, error: BaseException | None) -> None:
-        """Hand on what came of a unit, in the loop."""
+        """Deliver the result of a work item, in the loop."""
         future = unit.future
         if unit.counts:
             self._record_outcome(unit, error)
@@ -176,7 +176,7 @@ class Store:
             else:
                 future.set_exception(error)
             return
-        # What others make of it must not keep the news from those who come after.
+        # An error in one callback must not stop the others.
         if error is None:
             if unit.on_abandoned is not None:
                 unit.loop.call_soon(unit.on_abandoned, done)
@@ -209,11 +209,11 @@ class Store:
         await asyncio.wait({trying})
         error = trying.exception()
         if error is not None:
-            # A new one for each: what is raised twice holds the frames of both.
+            # A new one for each: an exception that is raised twice holds the frames of both.
             raise store_error(error)
 
     async def _try(self) -> None:
-        # Two units, since only what was committed had room.
+        # Two work items, since only a commit proves that there was room.
         size = self._trial_bytes
         for work in (partial(Tables.write_trial, size=size), Tables.remove_trial):
             await self.write(work, busy_timeout=_LITTLE, counts=False)
@@ -229,7 +229,7 @@ class Store:
         return self._thread.is_working()
 
     async def close(self, timeout: float = 2.0) -> None:
-        """Do what was asked for as far as some seconds suffice, refuse what comes later, and let go of the file."""
+        """Finish pending work within some seconds, reject later work, and close the file."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         self._thread.end(timeout, partial(_notify, loop, over))

@@ -25,7 +25,7 @@ class Leased(DragomanError):
 
 
 class Conversation(Struct, frozen=True):
-    """A conversation as it is kept; `metadata` is JSON."""
+    """A stored conversation; `metadata` is JSON."""
 
     id: str
     created: int
@@ -71,14 +71,14 @@ class Conversations:
             )
 
     def weight(self, conversation_id: str) -> tuple[int, int]:
-        """How many items a conversation that was found has, and how many bytes they are, without reading them."""
+        """The number of items of an existing conversation, and their bytes, without reading them."""
         row = self._db.execute(
             "SELECT count(*), coalesce(sum(length(body)), 0) FROM items WHERE holder = ?", (conversation_id,)
         ).fetchone()
         return row[0], row[1]
 
     def items(self, conversation_id: str) -> list[Item]:
-        """What was said in a conversation that was found, oldest first."""
+        """The items of an existing conversation, oldest first."""
         rows = self._db.execute(ITEMS, (conversation_id, INPUT_SIDE))
         return [Item(*row) for row in rows]
 
@@ -167,7 +167,7 @@ class Conversations:
             )
 
     def delete(self, owner: bytes, conversation_id: str) -> bool:
-        """Forget a conversation and everything said in it."""
+        """Delete a conversation and its items."""
         with Transaction(self._db):
             gone = self._db.execute(
                 "DELETE FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
@@ -181,7 +181,7 @@ class Conversations:
         return exists(self._db, "SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
 
     def remove_outdated(self, most: int) -> int:
-        """Forget what is out of date, a part at a time."""
+        """Delete expired ones, a part at a time."""
         rows = self._db.execute(
             "SELECT id FROM conversations WHERE expires <= ? LIMIT ?", (self._now(), most)
         ).fetchall()

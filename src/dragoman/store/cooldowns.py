@@ -1,4 +1,5 @@
-"""Rests: who is left alone and until when, so that it is known after a restart. What a row says is the gateway's."""
+"""Persisted cooldowns: targets and keys with the end of their cooldown, for a restart. The gateway defines the content
+of a row."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ MAX_COOLDOWNS = 4096
 
 
 class Cooldowns:
-    """The table of rests, by whom they are about; times are the wall's, in seconds."""
+    """The table of cooldowns, by subject; times are those of the wall clock, in seconds."""
 
     def __init__(self, db: sqlite3.Connection, now: Callable[[], float], max_rows: int = MAX_COOLDOWNS) -> None:
         self._db = db

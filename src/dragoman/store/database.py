@@ -1,4 +1,4 @@
-"""Database: the file that everything is kept in, opened once in every process."""
+"""Database: the file with all stored data, opened once per process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dragoman.store.write_errors import not_writable
 MEMORY = ":memory:"
 # Behind the name of the file, whose neighbour it is.
 _TURN_OWNERS_SUFFIX = "-turns"
-# How long, in seconds, a process that starts waits for another one that writes.
+# Seconds that a starting process waits for another writer.
 _LOCK_TIMEOUT = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
 _SWEEP = 10
@@ -34,7 +34,7 @@ _SWEEP_EVERY = 60.0
 
 
 class StoredBytes(Struct, frozen=True, kw_only=True):
-    """How many bytes are stored for one owner and for all; turns are bounded by themselves and not among them."""
+    """Stored bytes of one owner and of all; turns have a limit of their own and are not included."""
 
     own: int
     total: int
@@ -65,7 +65,7 @@ class Tables:
         self.identity_changes = IdentityChanges(db, clock)
 
     def sweep(self) -> int:
-        """Remove some of what is out of date, if it is time to look; give how many."""
+        """Remove some expired rows, if a check is due; returns how many."""
         now = self._clock()
         if now - self._swept < _SWEEP_EVERY:
             return 0
@@ -80,11 +80,11 @@ class Tables:
         return self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
 
     def bytes_by_owner(self) -> dict[bytes, int]:
-        """How many bytes are stored for each owner."""
+        """Stored bytes by owner."""
         return dict(self._db.execute("SELECT owner, bytes FROM stored_bytes"))
 
     def stored(self, owner: bytes) -> StoredBytes:
-        """How much is stored, and whether anything of that is out of date."""
+        """The stored bytes, and whether any expired."""
         own = self._db.execute("SELECT bytes FROM stored_bytes WHERE owner = ?", (owner,)).fetchone()
         # A row for each owner.
         total = self._db.execute("SELECT coalesce(sum(bytes), 0) FROM stored_bytes").fetchone()[0]
@@ -94,7 +94,7 @@ class Tables:
     def write_trial(self, size: int) -> None:
         """Write what an answer of a size does; it is out of date from the start, should it stay."""
         with self.transaction():
-            # What a process left that was killed meanwhile.
+            # Remains of a process that was killed meanwhile.
             self.remove_trial()
             self._db.execute(
                 "INSERT INTO responses (id, owner, expires, root, status, background, provider, body)"
@@ -106,7 +106,7 @@ class Tables:
             )
 
     def remove_trial(self) -> None:
-        """Remove what was written for a try."""
+        """Remove the row of a trial write."""
         with self.transaction():
             self._db.execute("DELETE FROM responses WHERE id = ''")
             self._db.execute("DELETE FROM items WHERE holder = ''")
@@ -158,10 +158,10 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         )
         if path != MEMORY:
             db.know(Path(path).absolute())
-        # Readers do not wait for a writer, and a killed process loses nothing that it has told.
+        # Readers do not wait for a writer, and a killed process loses no committed data.
         write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
-        # What was deleted is not to be found in the file either.
+        # Deleted data is overwritten in the file.
         db.execute("PRAGMA secure_delete = ON")
         migrate(db)
         # From now on locks are never waited for: waiting would block the whole loop.

@@ -15,7 +15,7 @@ _AT_ONCE, _LOOKED_AT = 100, 2000
 
 
 class NamedSession(Struct, frozen=True):
-    """A session by its number, and what it is called."""
+    """A session by its number and name."""
 
     number: int
     key: str
@@ -52,7 +52,7 @@ class Erasure(Queries):
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
     def amount_of_key(self, key: str) -> ErasureCount:
-        """How much there is of a key; every row is looked at."""
+        """The extent of a key; reads every row."""
         rows = self._number("SELECT count(*) FROM records WHERE key = ?", (key,))
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
@@ -105,7 +105,7 @@ class Erasure(Queries):
             )
 
     def wipe(self) -> bool:
-        """Write what was removed over in the file itself, and empty the log beside it; False if others are reading."""
+        """Overwrite deleted data in the file itself, and empty its write-ahead log; False if others are reading."""
         return not self._number("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:

@@ -9,12 +9,12 @@ from typing import Any
 from dragoman.errors import DragomanError
 from dragoman.store.transaction import StoreConnection
 
-# Another connection has what is wanted, and will let go of it: of the file, or of one kept in memory.
+# Another connection has the lock, and will release it: of the file, or of a shared cache.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class StoreError(DragomanError):
-    """The store failed; what was to be written was not."""
+    """The store failed; nothing was written."""
 
 
 class StoreBusy(StoreError):

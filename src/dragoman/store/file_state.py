@@ -1,4 +1,4 @@
-"""Inspection: what state a kept file is in, without making, changing or repairing anything of it."""
+"""Inspection: the state of a database file, without creating, changing or repairing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_EVERY = 10_000
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
-    """What was found: the version of the file and of this release, and what is wrong, "" if nothing is."""
+    """The result: the version of the file and of this release, and the problem, "" without one."""
 
     version: int = 0
     newest: int = len(STEPS)

@@ -1,5 +1,5 @@
 """Changes of identities in the file. Each is one transaction: the number of the change first, then the rows, and one
-row of the audit log. What an identity becomes is decided in `identities/changes.py`. Key texts never get here: their
+row of the audit log. `identities/changes.py` decides the new value of an identity. Key texts never get here: their
 digests do, since a work item of the store may run twice."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
 from dragoman.store.transaction import exists
 
-# How long, in seconds, a lock is waited for where the answer can be done without.
+# Seconds to wait for a lock if the result is not essential.
 _PEEK_TIMEOUT = 1.0
 _OTHERWISE = "keep keys in the configuration: dragoman key new NAME --print"
 
@@ -48,8 +48,8 @@ class IdentityFile:
 def open_identity_file(
     path: str, clock: Callable[[], float], *, read_only: bool = False, timeout: float = LOCK_TIMEOUT
 ) -> Iterator[IdentityFile]:
-    """Open or make the file; to read only, a missing file is empty and not made. What fails within is a `StoreError`
-    that says what to do."""
+    """Open or make the file; to read only, a missing file is empty and not made. Failures are a `StoreError` with the
+    remedy."""
     check_owner(Path(path))
     try:
         _check_version(path, timeout)

@@ -18,13 +18,13 @@ TABLES = (
 _MAX_PROBLEMS = 20
 _NAMES = "key, client, provider, model"
 _TAG_NAMES = f"tags, {_NAMES}"
-# Rollups of rows: the table, what it groups by beside the time, and which rows it adds up.
+# Rollups of rows: the table, its groups besides the time, and the rows that it sums up.
 _ROLLUPS = (("sums", _NAMES, ""), ("tag_sums", _TAG_NAMES, "WHERE tags <> 0"))
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
-# What is never negative.
+# Measures that are never negative.
 _COUNTED = MEASURES[:4]
-# What refers to what, and how such rows are called.
+# References between tables, and the description of broken ones.
 _REFERENCES = {
     "exchanges of a session that is not there": "records r WHERE session <> 0 AND NOT EXISTS"
     " (SELECT 1 FROM sessions s WHERE s.id = r.session)",
@@ -96,7 +96,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
 
 
 class JournalOffset(Struct, frozen=True):
-    """How far a journal is in the tables, and how many of its lines were passed over."""
+    """The offset of a journal, and the number of skipped lines."""
 
     name: str
     applied: int
@@ -110,11 +110,11 @@ class IntegrityCheck(Queries):
         return self._number("PRAGMA user_version")
 
     def problems(self) -> list[str]:
-        """What SQLite itself finds wrong."""
+        """Problems that SQLite itself reports."""
         return [str(row[0]) for row in self._rows(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
 
     def counts(self) -> dict[str, int]:
-        """How many rows each table has."""
+        """The number of rows of each table."""
         return {table: self._number(f"SELECT count(*) FROM {table}") for table in TABLES}
 
     def offsets(self) -> list[JournalOffset]:
@@ -131,7 +131,7 @@ class IntegrityCheck(Queries):
         return Agreement(matching=matching, wrong=wrong, without_row=max(added - there, 0))
 
     def _agreement_of(self, table: str, names: str, where: str) -> tuple[int, int]:
-        """How many groups of a rollup are those of their rows, and how many are not."""
+        """The number of groups of a rollup that agree with their rows, and of others."""
         measured = ", ".join(f"sum({ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
         rows = self._rows(
@@ -160,6 +160,6 @@ class IntegrityCheck(Queries):
         yield "tag_sums", self._number(f"SELECT count(*) FROM {joined} WHERE {excess}")
 
     def orphans(self) -> Iterator[tuple[str, int]]:
-        """What refers to something that is not there, and how many such rows there are."""
+        """Broken references, and the number of their rows."""
         for words, where in _REFERENCES.items():
             yield words, self._number(f"SELECT count(*) FROM {where}")

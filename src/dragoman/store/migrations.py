@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 
 def m001_store_responses(db: sqlite3.Connection) -> None:
-    """Responses, their items and the conversations they stand in, and the events of background responses."""
+    """Responses, their items and conversations, and the events of background responses."""
     db.execute(
         """
         CREATE TABLE responses (
@@ -107,7 +107,7 @@ def m004_persist_cooldowns(db: sqlite3.Connection) -> None:
 
 
 def m005_store_records(db: sqlite3.Connection) -> None:
-    """Records of exchanges, what they come to, who spoke, and how far each journal was read (decision 32)."""
+    """Records of exchanges, their totals, sessions, and the offset of each journal (decision 32)."""
     # Columns of numbers that may be NULL are unknown then; times and lengths of time are microseconds.
     db.execute(
         """
@@ -222,7 +222,7 @@ def m005_store_records(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
     # Where histories ended, by thread, state and time, to recognise their continuations. It is the largest table: no
-    # other index, and no column that could fail a statement, for which SQLite would copy each page that it changes.
+    # other index, and no column that could fail a statement, for which SQLite would copy each changed page.
     db.execute(
         "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER, time INTEGER,"
         " PRIMARY KEY (digest, thread)) WITHOUT ROWID"
@@ -267,7 +267,7 @@ def _create_rollup_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> 
 def m006_store_totals(db: sqlite3.Connection) -> None:
     """Totals of each thread and session over all time, since nearly all threads of a month lie within it. Triggers
     update them with `thread_sums`. -1 is the session of threads that were forgotten before there were totals."""
-    # Those by which the dearest are found stand first: the rest of a row is not looked at for that.
+    # Columns that rank groups come first: the rest of a row is not read for that.
     first = ("cost", "requests", "input")
     measures = (*first, *(name for name in _FIRST_MEASURES if name not in first))
     for of, number in _TOTALS:
@@ -301,7 +301,7 @@ def _create_total_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> N
             f" {', '.join(f'NEW.{name}' for name in measures)}) ON CONFLICT ({of}) DO UPDATE SET"
             f" since = min(since, excluded.since), last = max(last, excluded.last), {grown};"
         )
-        # Whatever says `last` writes the index, too.
+        # Every write of `last` also writes the index.
         on_update.append(f"UPDATE {of}_totals SET {added} WHERE {of} = {new};")
     for event, statements in (("INSERT", on_insert), ("UPDATE", on_update)):
         db.execute(
@@ -349,7 +349,7 @@ def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
 
 def m009_index_copies(db: sqlite3.Connection) -> None:
     """Indexes under which neither the copies of an item nor the branches of a chain are read one by one."""
-    # What an owner says under an id of its own is in the way of what a provider gave.
+    # A client's own ID must not collide with one that a provider issued.
     db.execute("CREATE INDEX items_given ON items (id, owner) WHERE body = x''")
     db.execute("DROP INDEX responses_by_root")
     db.execute("CREATE INDEX responses_by_root ON responses (root, expires)")
@@ -454,11 +454,11 @@ def _create_tag_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> Non
         db.execute(f"CREATE TRIGGER tag_sums_{event.lower()} AFTER {event} ON tag_sums BEGIN {spans} END")
 
 
-# What sums are kept by beside the time.
+# Groups of totals, besides the time.
 _NAMES = ("key", "client", "provider", "model")
-# What has totals, and the expression of its number for a thread.
+# Tables with totals, and the expression of their number for a thread.
 _TOTALS = (("thread", "{0}"), ("session", "coalesce((SELECT session FROM threads WHERE id = {0}), -1)"))
-# What is added up, in `sums` and in `thread_sums`; as it was when they were made, like every step.
+# Measures of `sums` and `thread_sums`, as when these were created, like every step.
 _FIRST_MEASURES = (
     "requests",
     "errors",
@@ -478,7 +478,7 @@ _FIRST_MEASURES = (
     "first",
     "firsts",
 )
-# What is added up today.
+# The present measures.
 MEASURES = (*_FIRST_MEASURES, "bookkeeping")
 
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
@@ -504,7 +504,7 @@ class NewerFile(sqlite3.DatabaseError):
 
 
 def remedy_of(error: Exception, otherwise: str) -> str:
-    """What to do about a file that cannot be opened; `otherwise` is how to do without it."""
+    """The remedy for a file that cannot be opened; `otherwise` is how to do without it."""
     if isinstance(error, NewerFile):
         return f"use the release that wrote it, or name another file, or {otherwise}"
     return f"name a file in a directory that can be written to, or {otherwise}"

@@ -1,5 +1,5 @@
 """Recent turn owners: shared memory beside the file with the last hour in which owners of each group cached a turn,
-read without a query. It may claim turns where there are none, never the opposite. Single bytes need no lock."""
+read without a query. It may report turns where there are none, never the opposite. Single bytes need no lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import crc32
 
 # Groups of owners: what one of them does is taken for what any of them may have done.
 _GROUPS = 4096
-# Hours are told apart within so many; 0 is none at all.
+# Hours are distinguished up to this number; 0 means none.
 _HOURS = 255
 _HOUR = 3600
 
@@ -28,7 +28,7 @@ class RecentTurnOwners:
         last_hour = self._last_hours[_group(owner)]
         if not last_hour:
             return False
-        # What is said of a time to come was said before the clock was set back.
+        # A time in the future was recorded before the clock was set back.
         age = (now // _HOUR - (last_hour - 1)) % _HOURS
         return age <= 1 or age > _HOURS // 2
 

@@ -27,11 +27,11 @@ class KeyScope(Struct, frozen=True):
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):
-    """Which exchanges are asked for: times are microseconds, and None is any."""
+    """The filter of exchanges: times are microseconds, and None means any."""
 
     since: int = 0
     key: str | None = None
-    # As it was asked for or served, with its provider or without; `*` stands for anything.
+    # The requested or served model, with or without its provider; `*` matches any text.
     model: str | None = None
     errors: bool = False
     session: int | None = None
@@ -62,7 +62,7 @@ class RecordQueries(Queries):
     def after(self, number: int, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """Records after a number, in that order."""
         where, given = _conditions(record_filter)
-        # By their numbers, whatever else is asked of them: there are few.
+        # By number, whatever the other conditions: there are few.
         where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
         return self._records(
             f"FROM records WHERE {' AND '.join(where)}{self._owned} ORDER BY number LIMIT ?",
@@ -110,7 +110,7 @@ class RecordQueries(Queries):
 
 
 def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
-    """What is asked of a row, and the values for it."""
+    """The conditions on a row, and their values."""
     # In a pattern nothing but `*` means something else.
     before = record_filter.before
     pattern = "".join(f"[{letter}]" if letter in "[?" else letter for letter in record_filter.model or "")
@@ -131,7 +131,7 @@ def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
     return where, [value for _, applies, values in conditions if applies for value in values]
 
 
-# What is known of a row beside its own columns.
+# Names of a row in other tables.
 NAMES = ("session_name", "thread_name", "thread_class")
 _NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.class", "tags": tags_of("r")}
 

@@ -22,7 +22,7 @@ from dragoman.store.write_errors import not_writable
 
 
 class JournalOffsets:
-    """How far each journal was read into the tables; a mark is moved from where it was, or not at all."""
+    """The offset of each journal; an offset moves only from its expected value."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -33,7 +33,7 @@ class JournalOffsets:
         return 0 if row is None else int(row[0])
 
     def all(self) -> dict[str, int]:
-        """How far each journal was read."""
+        """The offset of each journal."""
         return {str(name): int(applied) for name, applied in self._db.execute("SELECT name, applied FROM journals")}
 
     def move(self, name: str, start: int, end: int, damaged: int = 0) -> bool:
@@ -57,14 +57,14 @@ class JournalOffsets:
         self._db.execute("DELETE FROM journals WHERE name = ?", (name,))
 
 
-# How long, in seconds, another process that writes is waited for.
+# Seconds to wait for another writing process.
 LOCK_TIMEOUT = 5.0
 # Pages of the log beside the file, of 4 KB each, before they are moved into it.
 _CHECKPOINT = 4000
 
 
 class RecordTables:
-    """Records, sums, marks of journals and who spoke, in one open file."""
+    """Records, totals, journal offsets and sessions, in one open file."""
 
     def __init__(self, db: StoreConnection) -> None:
         self._db = db
@@ -77,18 +77,18 @@ class RecordTables:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """What they are read and written by, for the tables of this package."""
+        """The connection, for the tables of this package."""
         return self._db
 
     def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
-        """Have queries ask, before each one and after so many steps of the database, whether they must end, with an
-        error: one may be long, and many may be short."""
+        """Set the function that queries call before they begin and after a number of database steps, to learn whether
+        they must end with an error: one query may be long, and many may be short."""
         self._db.must_end = must_end
         self._db.set_progress_handler(must_end, steps)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Several writes that are one; what SQLite says is an error of the store here."""
+        """Several writes as one; an error of SQLite becomes a store error."""
         try:
             with Transaction(self._db):
                 yield

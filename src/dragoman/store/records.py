@@ -65,7 +65,7 @@ class RecordRow(Struct, frozen=True):
 
 # All but `number`, which is the file's own.
 COLUMNS = RecordRow.__struct_fields__[1:]
-# What nearly every row has of its own. The others are mostly those of the row before.
+# Columns with a value in nearly every row. The others are mostly those of the row before.
 _OWN = (
     *("id", "time", "first", "took", "input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking"),
     *("searches", "cost", "upstream_id", "response_id", "details"),
@@ -77,14 +77,14 @@ _SHARED = (
     *("session", "thread", "estimated", "unpriced", "said_cost", "price", "losses", "bookkeeping"),
     "tags",
 )
-# The order in which rows are handed in; 0 stands for no `first`.
+# The order of inserted columns; 0 means no `first`.
 ROW_COLUMNS = (*_OWN, *_SHARED)
-# What exports call them.
+# Their export names.
 EXPORT_NAMES = RecordRow.__struct_encode_fields__[1:]
 _ADD = RunInsert("records", ROW_COLUMNS, own=len(_OWN), optional="first")
-# A quarter of an hour, by which sums are kept.
+# A 15-minute bucket of totals.
 BUCKET_MICROSECONDS = 900_000_000
-# What a row adds to its sums, in SQL; `records/rows.py` has the same in Python.
+# The contribution of a row to totals, in SQL; `records/rows.py` has the same in Python.
 _TALK = "kind = 'conversation'"
 _COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
 ROW_MEASURES = {

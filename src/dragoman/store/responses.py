@@ -1,4 +1,4 @@
-"""Responses: answers by their ids, what was said in them, and the chain that leads to one."""
+"""Responses by ID, their items, and the chain that leads to one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from msgspec import Struct
 
 from dragoman.store.transaction import Transaction, exists
 
-# Which side of a response an item stands on.
+# The side of a response's item.
 INPUT_SIDE, OUTPUT_SIDE = 0, 1
-# Where a response stands that is still being given.
+# The states of a running response.
 RUNNING = ("queued", "in_progress")
 # The owner of an ID that a provider gave to two owners: neither of them.
 _NO_OWNER = b"\x00"
 ITEMS = "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position"
-# How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
+# Seconds by which the expiry of a chain is extended beyond need, so that not every turn rewrites all of it.
 _SPARE = 3600
 # Copies of an item among which one is chosen.
 _MAX_COPIES = 8
 
 
 class Item(Struct, frozen=True):
-    """One item as it is kept: its id, and its JSON."""
+    """One stored item: its ID, and its JSON."""
 
     id: str
     body: bytes

@@ -251,7 +251,7 @@ def _before(
 
 
 def _as_compacted(items: list[Item]) -> list[Item]:
-    """The items without those that a compaction replaces, and without its trigger."""
+    """The items, except items replaced by a compaction and its trigger."""
     triggers = {count for count, item in enumerate(items) if _is_of(item, "compaction_trigger")}
     if not triggers:
         return items

@@ -54,7 +54,7 @@ from dragoman.rules.text_runs import TextFrames
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 
-# Members of a chunk and its choice that are read, and those that may be dropped silently.
+# Members of a chunk and its choice that are read, and members that may be dropped silently.
 _CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", GROQ}
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 # Members that some servers send once at the end: the full message, and usage.

@@ -38,7 +38,7 @@ class SessionNameView(Struct, frozen=True, kw_only=True):
 
 
 class ThreadNameView(Struct, frozen=True):
-    """A thread, what it is called, and by which rule it was placed, with the certainty in percent."""
+    """A thread, its name, and the rule that assigned it, with the certainty in percent."""
 
     number: int
     name: str
@@ -168,8 +168,8 @@ class ExchangeView(BilledView, frozen=True, kw_only=False):
 
 
 class ExchangesView(Struct, frozen=True, kw_only=True):
-    """Exchanges in the order in which they began. `before` and `after` are the parameters for the page before this one,
-    null if there is none, and for what is recorded later."""
+    """Exchanges in the order in which they began. `before` and `after` are the parameters for the previous page, null
+    if there is none, and for later records."""
 
     exchanges: list[ExchangeView]
     before: str | None
@@ -248,7 +248,7 @@ def session_row(view: SessionNameView | None) -> SessionRow | None:
 
 
 def thread_name_view(thread: ThreadRow | None) -> ThreadNameView | None:
-    """What a thread is called; None if there is none."""
+    """The name of a thread; None if there is none."""
     if thread is None:
         return None
     return ThreadNameView(
@@ -289,7 +289,7 @@ def micro_of(text: str) -> int:
 
 
 def exchange_of(view: ExchangeView) -> RecordedExchange:
-    """The exchange that a view was made of, but for the number of its row and what was hidden from a client."""
+    """The exchange of a view, without the number of its row and hidden members."""
     losses = tuple(LossEntry(loss.feature, loss.fate, loss.place) for loss in view.losses)
     bookkeeping = sum(loss.weight == "bookkeeping" for loss in view.losses)
     candidates = () if view.candidates is UNSET else view.candidates

@@ -24,7 +24,7 @@ _SECONDS = MINUTE // 1_000_000
 
 
 class ActivityView(UsageFigures, frozen=True, kw_only=True):
-    """One thread, or one requested model: what it does, how many exchanges are open, and the figures of a minute."""
+    """One thread, or one requested model: its status, its open exchanges, and the figures of a minute."""
 
     key: str
     client: str

@@ -22,8 +22,8 @@ _UNCACHED = UsageFigures.__struct_fields__.index("uncached_input_tokens")
 
 
 class ThreadView(Struct, frozen=True, kw_only=True):
-    """One thread in the tree of a session. `mark` says why it hangs below the session, not below its parent; `own`
-    are its figures, `total` those with all threads below it."""
+    """One thread in the tree of a session. `mark` is the reason why it hangs below the session, not below its parent;
+    `own` are its figures, `total` those with all threads below it."""
 
     number: int
     name: str

@@ -15,7 +15,7 @@ _LOCAL = "local"
 
 
 class UsageRow(UsageFigures, frozen=True, kw_only=True):
-    """One group: the names of what it is grouped by, and its figures. A forgotten session or thread has null names."""
+    """One group: its names, and its figures. A forgotten session or thread has null names."""
 
     day: str | UnsetType = UNSET
     key: str | UnsetType | None = UNSET
@@ -40,8 +40,8 @@ class OtherGroupsView(UsageFigures, frozen=True, kw_only=True):
 
 
 class UsageView(Struct, frozen=True, kw_only=True):
-    """Figures of a period in groups that add up to the total. `widened` says whether the period was extended to whole
-    quarters of an hour."""
+    """Figures of a period in groups that add up to the total. `widened` states whether the period was extended to whole
+    15-minute buckets."""
 
     since: str
     until: str
