@@ -1,4 +1,5 @@
-"""Arguments of one call as providers say them: in pieces, after a stand-in, again in full, or all so far each time.
+"""Arguments of one call in the forms that providers send: in fragments, after a placeholder, repeated in full, or
+cumulative.
 
 Each fragment is emitted once, and two values for one call are never joined:
 
@@ -28,12 +29,12 @@ _BLANKS = " \t\r\n"
 _STAND_INS = ("{}", "null")
 # After these a value may follow: what looks like the beginning again may as well be a value inside.
 _BEFORE_VALUES = ":[,"
-# What may follow a value inside another; "" is nothing but blanks.
+# Characters that may follow a nested value; "" is nothing but blanks.
 _AFTER_VALUES = ",}]"
 
 
 class ArgumentAssembler:
-    """What was said of one call's arguments; `free` text is never whole and is taken as it comes."""
+    """The arguments of one call so far; `free` text is never whole and is taken as it comes."""
 
     __slots__ = (
         "_again",
@@ -57,24 +58,24 @@ class ArgumentAssembler:
         self.pieces: list[str] = []
         self._completeness = Completeness()
         self._held = ""
-        # Whether a stand-in came.
+        # Whether a placeholder arrived.
         self.stood_in = False
         # Pieces that are all so far again, or a value inside that begins like it.
         self._doubt: list[str] = []
-        # Whether the last of those is a whole value; None until that is asked.
+        # Whether the last of those is a whole value; None until it is computed.
         self._doubt_complete: bool | None = None
-        # Whether each piece says all so far.
+        # Whether fragments are cumulative.
         self._grows = False
         self._complete = False
         self._joined: str | None = None
-        # What came after a whole value, until it is one itself.
+        # Text after a complete value, until it is complete itself.
         self._again: list[str] = []
         self._repeated = Completeness()
         self._surplus = False
 
     @property
     def silent(self) -> bool:
-        """Whether nothing came yet that could be the real arguments."""
+        """Whether no fragment could be the real arguments yet."""
         return not self.pieces
 
     def complete(self) -> bool:
@@ -96,7 +97,7 @@ class ArgumentAssembler:
         self._doubt_complete = None
 
     def take(self, text: str, path: str) -> str:
-        """The part of more arguments that is to be told."""
+        """The part of a new fragment to emit."""
         if self.free:
             return self._append(text)
         if not self.pieces:
@@ -110,7 +111,7 @@ class ArgumentAssembler:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the next piece may still tell what was meant."""
+        """Whether the next fragment decides about a buffered one."""
         return bool(self._doubt)
 
     @property
@@ -119,7 +120,7 @@ class ArgumentAssembler:
         return bool(self.pieces) and self.pieces[-1].rstrip(_BLANKS)[-1:] in (*_BEFORE_VALUES,)
 
     def begins(self, text: str) -> bool:
-        """Whether a text says all of an unfinished value again, and more."""
+        """Whether a text repeats an unfinished value from its start, and continues it."""
         at = 0
         for piece in self.pieces:
             if not text.startswith(piece, at):
@@ -128,7 +129,7 @@ class ArgumentAssembler:
         return bool(self.pieces)
 
     def same(self, text: str) -> bool:
-        """Whether a text says nothing but what was said already, as a whole."""
+        """Whether a text only repeats the complete value."""
         assembled = self.complete_text() if self.complete() else None
         if assembled is None:
             return self.free and "".join(self.pieces) == text
@@ -138,7 +139,7 @@ class ArgumentAssembler:
         )
 
     def complete_text(self) -> str | None:
-        """All that was said, if that is one value, or free text; else None."""
+        """The whole text, if it is one value, or free text; else None."""
         if self.free:
             return "".join(self.pieces)
         if not self.complete():
@@ -152,14 +153,14 @@ class ArgumentAssembler:
         return self._joined
 
     def surplus(self) -> bool:
-        """Whether something came after a whole value that is neither it again nor the beginning of that; asked once."""
+        """Whether text follows a complete value that is neither a repetition nor the start of one; called once."""
         again = "".join(self._again).strip(_BLANKS)
         has_surplus = self._surplus or (again != "" and not self._text().lstrip(_BLANKS).startswith(again))
         self._surplus, self._again, self._repeated = False, [], Completeness()
         return has_surplus
 
     def rest(self) -> str:
-        """What was held, once no more comes."""
+        """The buffered text, at the end."""
         held, self._held = self._held, ""
         if self._doubt:
             whole = self._is_doubt_complete()
@@ -169,7 +170,7 @@ class ArgumentAssembler:
         return self._append(held)
 
     def _rest_of(self, text: str) -> str:
-        """What a text says beyond all so far, with which it begins."""
+        """The rest of a text that begins with the text so far."""
         return text.lstrip(_BLANKS)[len("".join(self.pieces).lstrip(_BLANKS)) :]
 
     def _append(self, text: str) -> str:
@@ -189,7 +190,7 @@ class ArgumentAssembler:
         return "" if self._held else self._append(text)
 
     def _new(self, text: str) -> str:
-        """What is new in a text that says all so far again; the whole text if it does not."""
+        """The new part of a cumulative text; the whole text if it is not cumulative."""
         start = len(text) - len(text.lstrip(_BLANKS))
         if text[start : start + 1] != "{":
             return text
@@ -208,7 +209,7 @@ class ArgumentAssembler:
         return text[at:]
 
     def _doubted(self, text: str, path: str) -> str:
-        """What is to be told after a piece that was held, once what follows explains it."""
+        """The text to emit for a buffered fragment, once later text explains it."""
         last = self._doubt[-1]
         if text.startswith(last):
             self._hold(text)
@@ -239,7 +240,7 @@ class ArgumentAssembler:
 
 
 class CallsSeen:
-    """The calls of a whole answer so far: what is said again under the same id is no other call."""
+    """The calls of a full response so far: a repetition under the same ID is no other call."""
 
     __slots__ = ("_calls",)
 
@@ -250,7 +251,7 @@ class CallsSeen:
         return call_id in self._calls
 
     def is_repeat(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether a call says nothing but what the one of its id said; a new one is remembered."""
+        """Whether a call only repeats the one of its ID; a new one is remembered."""
         if not call_id or call_id not in self._calls:
             self._calls[call_id] = (name, arguments)
             return False
@@ -263,7 +264,8 @@ class CallsSeen:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Whether two texts of one value each mean the same; a JSON string of the other counts, as some servers say it."""
+    """Whether two texts of one value each are equal; a JSON string of the other counts, because some servers send
+    it."""
     if one.strip(_BLANKS) == other.strip(_BLANKS):
         return True
     try:
@@ -277,7 +279,7 @@ def _equal(one: str, other: str) -> bool:
 
 
 def meaning_of(text: str) -> Hashable:
-    """What arguments mean: equal for two texts of one value each if they mean the same, else the text itself."""
+    """The parsed arguments, equal for two texts of the same value; the text itself if it is not one value."""
     stripped = text.strip(_BLANKS)
     if not is_complete(stripped):
         return stripped

@@ -21,7 +21,7 @@ VALUE = "_value"
 
 
 class Wrapping(Enum):
-    """What had to be done to make an object of a call's arguments."""
+    """The change that made an object of a call's arguments."""
 
     NONE = "none"
     RAW_TEXT = "raw text"
@@ -81,7 +81,7 @@ def unwrapped(text: str) -> str:
 
 
 def passed_on(text: str) -> str:
-    """Give the text of a call for a wire that carries text: what was wrapped is unwrapped, no arguments are `{}`."""
+    """The text of a call for a protocol with text: wrapped text is unwrapped, missing arguments are `{}`."""
     if text[:1] == "{" and RAW_ARGUMENTS not in text and VALUE not in text:
         return text
     return or_empty(unwrapped(text))
@@ -96,7 +96,7 @@ def or_empty(text: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Tell whether the text is one complete JSON value."""
+    """Whether the text is one complete JSON value."""
     stripped = text.strip(_BLANKS)
     if not stripped:
         return False
@@ -111,13 +111,13 @@ def is_complete(text: str) -> bool:
     return True
 
 
-# How values begin that say themselves where they end.
+# The first characters of values that mark their own end.
 _CLOSED = '"{['
 _find_scalar_end = re.compile(r"[ \t\r\n,}\]]").search
-# Strings; the last may end with the text, in the middle of an escape perhaps, whose beginning is then told.
+# Strings; the last may end with the text, even inside an escape, whose start is then returned.
 _split_strings = re.compile(r'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))', re.DOTALL).split
 _is_unfinished = re.compile(r'"(?:[^"\\]++|\\.)*+(\\?)', re.DOTALL).fullmatch
-# What each character does to the depth, as a byte with a sign.
+# The change of depth by each character, as a signed byte.
 _STEPS = bytes([1 if octet in b"{[" else 255 if octet in b"}]" else 0 for octet in range(256)])
 
 
@@ -138,7 +138,7 @@ class ValueScan:
         return self._first not in _CLOSED
 
     def end_in(self, piece: str) -> int:
-        """Where in the next piece the value ends; -1 if it goes on. Not to be asked again after its end."""
+        """Where in the next piece the value ends; -1 if it goes on. Not to be called after the end."""
         start = 0
         if not self._first:
             start = len(piece) - len(piece.lstrip(_BLANKS))
@@ -183,25 +183,25 @@ class ValueScan:
             return -1
 
 
-# A number in more pieces is not asked about again and again.
+# A number in more fragments is not checked again and again.
 _PIECES_OF_SCALAR = 64
 
 
 class Completeness:
-    """Tells of arguments that come in pieces whether they are one complete JSON value by now; looks at each once."""
+    """Detects whether arguments in fragments are one complete JSON value by now; reads each fragment once."""
 
     __slots__ = ("_complete", "_looked_at", "_scan")
 
     def __init__(self) -> None:
         self._scan: ValueScan | None = ValueScan()
         self._looked_at = 0
-        # What came after the end settles it; None until the earlier fragments are needed.
+        # Text after the end decides it; None until the earlier fragments are needed.
         self._complete: bool | None = None
 
     def of(self, pieces: list[str]) -> bool:
         """Whether all fragments so far are one value; earlier ones are those of the previous call."""
         if not self._looked_at and pieces and pieces[-1][-1:] == "}" and is_complete("".join(pieces)):
-            # Mostly it is asked once, at the end, and the reader is many times faster than the scan.
+            # Usually it is called once, at the end, and the decoder is many times faster than the scan.
             self._looked_at, self._scan, self._complete = len(pieces), None, True
             return True
         if len(pieces) > self._looked_at:

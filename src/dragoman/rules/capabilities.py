@@ -123,7 +123,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
 
 class CapabilityRow(Struct, frozen=True, kw_only=True):
-    """What is known of the models that match: shell patterns, lower case; None matches everything."""
+    """Capabilities of matching models: shell patterns, lower case; None matches everything."""
 
     protocol: str
     model: str = "*"
@@ -133,7 +133,7 @@ class CapabilityRow(Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
-# What stands for the proof of a Gemini call where there is none.
+# The placeholder for a missing signature of a Gemini call.
 NO_CALL_SIGNATURE = "skip_thought_signature_validator"
 
 # Pages that several rows rest on.
@@ -270,7 +270,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         },
     ),
     CapabilityRow(protocol=_C, vendor="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
-    # OpenAI's models are behind other names only through those who pass them on to OpenAI or Azure.
+    # OpenAI's models have other names only at services that forward to OpenAI or Azure.
     *(
         CapabilityRow(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"}, source=_LONG_IDS)
         for prefix in ("", "*/")
@@ -346,7 +346,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         for name, source in (("user_after_tool", _USER_AFTER_TOOL), ("system_anywhere", _MISTRAL_ORDER))
         for model, vendor in (("*", "mistral"), *((f"*{family}*", None) for family in _MISTRAL))
     ),
-    # Gemini 3 refuses a step whose first call is unproven; another model could give no proof.
+    # Gemini 3 rejects a step whose first call has no signature; calls of other models have none.
     *(
         CapabilityRow(
             protocol=_C,
@@ -369,7 +369,7 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 
 
 def capabilities_of(protocol: str, model: str, vendor: str = "", rows: tuple[CapabilityRow, ...] = ()) -> Capabilities:
-    """What is known of a model behind an upstream; the caller's rows have the last word."""
+    """The capabilities of a model at a vendor; the caller's rows win."""
     if not rows and (cached := _MEMO.get((protocol, model, vendor))) is not None:
         return cached
     for name in (protocol, *(row.protocol for row in rows)):

@@ -1,4 +1,4 @@
-"""Compaction where a provider has none: the model itself is asked for a summary of what was said (mapping.md K1)."""
+"""Compaction where a provider has none: the model itself writes a summary (mapping.md K1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_SUMMARY = "the provider gave no summary of the conversation, so that it coul
 
 
 def summarising(request: Request, ledger: Ledger) -> Request:
-    """The request that asks for a summary in place of one that asks for a compaction."""
+    """The request for a summary in place of one for a compaction."""
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
     _report_unneeded(request, ledger)
@@ -43,7 +43,7 @@ def summarising(request: Request, ledger: Ledger) -> Request:
 
 
 def _report_unneeded(request: Request, ledger: Ledger) -> None:
-    """Note what a request for a summary does not say again, also what the conversation itself had changed."""
+    """Report members that a request for a summary does not repeat, including changes inside the conversation."""
     updates = request.updates
     if request.output is not None or updates.output is not None:
         ledger.dropped(Feature.OUTPUT_SCHEMA, ("output",), "a summary is written in words, whatever form was asked for")
@@ -58,7 +58,7 @@ def _report_unneeded(request: Request, ledger: Ledger) -> None:
 
 
 def as_compaction(response: Response) -> Response | Failure:
-    """The answer whose text is the summary, as the one compaction that was asked for."""
+    """The response whose text is the summary, as the requested compaction."""
     summary = "".join([part.text for part in response.parts if isinstance(part, Text)]).strip()
     if not summary:
         return bad_gateway(_NO_SUMMARY)

@@ -1,6 +1,6 @@
 """Conversation: messages of any wire arranged as turns that every wire accepts (mapping.md §5), for encoders of foreign
-requests. Order is kept, and only what providers refuse is repaired: results directly after their calls (T2), orphans
-and unanswered calls (T3), empty text (T7)."""
+requests. Order is preserved, and only what providers reject is repaired: results directly after their calls (T2),
+orphans and unanswered calls (T3), empty text (T7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNKNOWN_CALL = "[result of unknown tool call"
 
 
 class TurnKind(Enum):
-    """Whose turn it is; RESULTS are the results of the calls of the assistant turn before, in its order."""
+    """The side of a turn; RESULTS are the results of the calls of the assistant turn before, in its order."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -39,7 +39,7 @@ class TurnKind(Enum):
 class Turn(Struct):
     """A stretch of the conversation: parts, and each one's location in the request. `message` is its message, or the
     first of several. `pairs`: there are calls or results among the parts; `exact`: the parts were restored from a
-    sealed turn, and are written as the issuer first sent them."""
+    sealed turn, and are encoded as the issuer first sent them."""
 
     kind: TurnKind
     parts: list[Part]
@@ -49,7 +49,7 @@ class Turn(Struct):
     exact: bool = False
 
 
-# Gives the parts of a sealed turn if this wire issued it, else None.
+# Returns the parts of a sealed turn of this protocol, else None.
 Restore: TypeAlias = Callable[[Seal], tuple[Part, ...] | None]
 
 
@@ -139,7 +139,7 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger, history: 
         first = history.count
         history.begin_stage(ledger)
         messages = messages[first:]
-    # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
+    # Messages without unusual members share one value: if it loses nothing once, it never does.
     neutral: Extras | None = None
     if not any(map(extras_of, messages)):
         return
@@ -158,7 +158,7 @@ _BLANK = "text of white space only is refused by the provider"
 def _restored(
     turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None, blank_is_empty: bool
 ) -> bool:
-    """Add the sealed form of a message to a turn, while it still says what the client echoes of it (V1)."""
+    """Add the sealed form of a message to a turn, if it still matches the client's copy (V1)."""
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
     if sealed is None or not _is_same_turn(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
@@ -166,7 +166,7 @@ def _restored(
         return False
     parts = sealed
     if blank_is_empty and any(map(is_blank, sealed)):
-        # What the provider said it does not always take back.
+        # A provider does not always accept its own output.
         parts = tuple([part for _, part in with_blanks(sealed) if not is_blank(part)])
         if is_blank(sealed[-1]):
             ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "turn"), _BLANK)
@@ -194,7 +194,7 @@ def _add_without_blanks(turn: Turn, index: int, message: Message, ledger: Ledger
 
 
 def _is_same_turn(sealed: tuple[Part, ...], echoed: tuple[Part, ...]) -> bool:
-    """Whether the client's echo still has the text and the calls of the sealed turn (V1)."""
+    """Whether the client's copy still has the text and the calls of the sealed turn (V1)."""
     return joined_text(sealed) == joined_text(echoed) and [
         (part.call_id, part.name, part.arguments) for part in sealed if isinstance(part, ToolCall)
     ] == [(part.call_id, part.name, part.arguments) for part in echoed if isinstance(part, ToolCall)]
@@ -306,7 +306,7 @@ def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | No
     for call in turn.parts:
         if type(call) is ToolCall:
             call_id = call.call_id
-            # An id that stood before has to be told apart.
+            # A repeated ID must be made unique.
             if answered == count or call_id in seen:
                 break
             result = results[answered]
@@ -322,7 +322,7 @@ def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | No
 
 
 def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
-    """The results of a turn's calls in their order, then what else was said before the next assistant turn (T2)."""
+    """The results of a turn's calls in their order, then other content before the next assistant turn (T2)."""
     calls: list[int] = [index for index, part in enumerate(turn.parts) if type(part) is ToolCall]
     places = [turn.places[index] for index in calls]
     waiting: dict[str, deque[int]] = {}

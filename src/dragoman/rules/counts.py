@@ -15,7 +15,7 @@ MAX_COUNT = 2**53
 
 
 class UsageMembers(Struct):
-    """The members of a full response that tell its counts and its tier, as they are written."""
+    """The members of a full response with its counts and its tier, in wire form."""
 
     usage: Raw = NULL
     service_tier: Raw = NULL
@@ -70,7 +70,7 @@ def inclusive(
     """All input tokens, cached ones included, and those written to a cache (U2, U10). `apart`: a total shows that
     cached tokens are counted beside the others; `priced`: OpenRouter counted."""
     if read and read == written and read <= total_input and (priced or read + written > total_input):
-        # OpenRouter tells the cached tokens of Gemini models under both names, which no page of its says.
+        # OpenRouter reports the cached tokens of Gemini models under both names, which is undocumented.
         ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")
         return total_input, 0
     cached = (read or 0) + (written or 0)

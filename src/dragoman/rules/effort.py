@@ -1,5 +1,5 @@
-"""Reasoning effort and thinking budgets (E1, E2): one fixed table for both directions. It is predictable and inverts; a
-share of `max_tokens` would change the effort with the cap."""
+"""Reasoning effort and thinking budgets (E1, E2): one fixed table for both directions. It is predictable and
+reversible; a share of `max_tokens` would change the effort with the limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh"
 _BOUNDS = (1536, 4096, 12288, 20480, 28672)
 
 MINIMUM_BUDGET = 1024
-# What is left of the output cap for the answer itself.
+# The part of the output limit that is reserved for the response itself.
 _MARGIN = 1024
 
 _RANKS = {effort: rank for rank, effort in enumerate(EFFORTS)}
@@ -32,7 +32,7 @@ def budget_for(effort: str) -> int | None:
 
 
 def effort_for(budget: int) -> str:
-    """Give the effort a thinking budget stands for."""
+    """The effort for a thinking budget."""
     return EFFORTS[1 + bisect_right(_BOUNDS, budget)]
 
 
@@ -46,8 +46,8 @@ def clamp_budget(budget: int, max_tokens: int) -> int | None:
 def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
     """The level that a model knows: the same, else the nearest lower, else the lowest. Without a declared set only the
     three levels that every server knows are used. An unknown effort ranks above all of `EFFORTS`, because new ones were
-    added at the top. A request for some reasoning gets some: `none` is no lower level; a server's word for unlimited
-    stands for all that it has no word for."""
+    added at the top. A request for some reasoning gets some: `none` is no lower level; a server's value for unlimited
+    replaces all levels that it lacks."""
     if levels and effort not in levels and effort != "none":
         if DEFAULT in levels:
             return DEFAULT

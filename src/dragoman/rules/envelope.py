@@ -1,5 +1,6 @@
-"""Envelope (§11): proof of reasoning, carried through a client of another protocol that only echoes it: `rsv1.` and
-base64url of a small JSON object, `rsv1z.` if compressed. Not secret or signed: the issuer verifies the proof."""
+"""Envelope (§11): a signature of reasoning, carried through a client of another protocol that only returns it: `rsv1.`
+and base64url of a small JSON object, `rsv1z.` if compressed. Neither secret nor signed: the issuer verifies the
+signature."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ _MEMBERS = frozenset("omukd")
 _PLAIN = "rsv1."
 _COMPRESSED = "rsv1z."
 _COMPRESS_ABOVE = 1024
-# A client may send anything under our prefix: what it sends must not grow beyond what it could have sent plainly.
+# A client may send any text with the prefix: it must not expand beyond the size of a plain request.
 _SIZE_LIMIT = 32 * 1024 * 1024
 _GROWTH_LIMIT = 50
 _RAW_DEFLATE = -zlib.MAX_WBITS
-# Fixed, because the same proof must be written with the same bytes in every turn.
+# Fixed, because the same signature must have the same bytes in every turn.
 _LEVEL = 6
 
-# To the standard alphabet; what is foreign to ours (`+`, `/` and padding) becomes foreign to the reader too.
+# To the standard alphabet; foreign characters (`+`, `/` and padding) become invalid for the decoder, too.
 _TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """What one upstream issued, complete, and whom it may be returned to."""
+    """The complete material of one issuer, and the target to which it may return."""
 
     origin: str
     model: str
@@ -43,7 +44,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 def is_envelope(text: str) -> bool:
-    """Tell whether the text claims to be an envelope, by its prefix alone."""
+    """Whether the text claims to be an envelope, by its prefix alone."""
     return text.startswith((_PLAIN, _COMPRESSED))
 
 

@@ -43,7 +43,7 @@ HOSTED_FEATURES: dict[HostedKind, Feature] = {
     HostedKind.MCP_LISTING: Feature.MCP,
 }
 
-# Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.
+# Members without effect, or with the effect of every translation: dropping them loses nothing.
 NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "truncation": ("disabled",),
     # Thinking of earlier turns is not cleared by any translation.
@@ -56,13 +56,13 @@ NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "modalities": ("text",),
     "filters": ({},),
     "is_error": (False,),
-    # What the SDKs' own answers say of every message and of every call: clients send them back as they came.
+    # Members of every message and call in responses of SDKs: clients send them back unchanged.
     "annotations": ([],),
     "caller": ({"type": "direct"},),
 }
 
 
-# What an OpenAI answer wraps its content in, or tells back of the request: the client has it already.
+# Members around the content of an OpenAI response, or echoed from the request: the client has them already.
 ECHOES = frozenset(
     {
         "object",
@@ -100,7 +100,7 @@ ECHOES = frozenset(
     }
 )
 
-# Steering items by their kind; what they changed is in the request.
+# Steering items by type; their changes are in the request.
 STEERING: dict[str, Feature] = {
     "additional_tools": Feature.TOOLS_IN_ITEMS,
     "tool_search_output": Feature.TOOLS_IN_ITEMS,
@@ -112,7 +112,7 @@ STEERING: dict[str, Feature] = {
 
 
 def is_neutral(key: str, value: JsonValue) -> bool:
-    """Whether a member says nothing, or nothing that every translation does not do anyway."""
+    """Whether a member has no effect beyond that of every translation."""
     if value is None or (key in _READ_THROUGH and isinstance(value, dict) and _only_nulls(value)):
         return True
     neutral = NEUTRAL.get(key, ())
@@ -123,12 +123,12 @@ def _only_nulls(members: JsonObject) -> bool:
     return bool(members) and all(one is None for one in members.values())
 
 
-# Objects whose members are read one by one: what is left of them, if null, was not asked for.
+# Objects whose members are read one by one: a remaining null was not requested.
 _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
-    """Report foreign extras as left out; those of a full response but for what it repeats of the request."""
+    """Report foreign extras as dropped; of a full response without the echo of the request."""
     if extras is None:
         return
     for key, value in extras.fields.items():
@@ -150,13 +150,13 @@ def refused(feature: Feature, at: Place, note: str) -> RefusedError:
 
 
 def refuse_demands(request: Request) -> None:
-    """Refuse a request that asks for something only its own protocol can do (`!` of mapping.md)."""
+    """Reject a request that requires something of its own protocol alone (`!` of mapping.md)."""
     for demand in request.demands:
         raise RefusedError(demand.feature.value, demand.member, demand.note)
 
 
 def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> str | None:
-    """What to write for a part that only its own protocol knows; None is nothing (mapping.md §1 rule 2)."""
+    """The text for a part that only its own protocol has; None is nothing (mapping.md §1 rule 2)."""
     if part.applied is not None:
         feature = STEERING.get(part.kind, Feature.UNSUPPORTED_CONTENT)
         (ledger.dropped if part.superseded else ledger.approximated)(feature, at, part.applied)
@@ -174,7 +174,7 @@ def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> 
 
 
 def blocks(moderation: JsonObject) -> bool:
-    """Whether a moderation setting has the provider block what it finds."""
+    """Whether a moderation setting makes the provider block content."""
     policy = moderation.get("policy")
     sides = policy.values() if isinstance(policy, dict) else ()
     return any(isinstance(side, dict) and side.get("mode") == "block" for side in sides)
@@ -197,7 +197,7 @@ class UnknownFields:
         self._reported: set[Place] = set()
 
     def members(self, body: JsonObject, expected: Container[str], at: Place = ()) -> bool:
-        """Report the members that are not known; False if one says nothing now and may say something later."""
+        """Report the members that are not known; False if one has no value now but may have one later."""
         if all(map(expected.__contains__, body)):
             return True
         is_final = True
@@ -207,7 +207,7 @@ class UnknownFields:
         return is_final
 
     def name(self, name: str, value: JsonValue = True, at: Place = ()) -> bool:
-        """Report a member, or by its name alone an event or a delta; False if its value says nothing."""
+        """Report a member, or by its name alone an event or a delta; False if its value is empty."""
         if is_neutral(name, value):
             return False
         place = (*at, "extras", name)
@@ -219,5 +219,5 @@ class UnknownFields:
 
 
 def part_place(index: int | None) -> Place:
-    """The place of a part; a part that was not announced leaves what it says to the answer."""
+    """The location of a part; without an announced part, that of the response."""
     return () if index is None or index < 0 else ("parts", index)

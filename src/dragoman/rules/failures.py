@@ -27,13 +27,13 @@ def bad_gateway(message: str) -> Failure:
 
 
 _MESSAGE_LIMIT = 500
-# What an error may say, and each of its names; it is searched for secrets, which takes its time.
+# Maximum length of an error's message, and of each of its names, because both are searched for secrets.
 _MAX_MESSAGE_LENGTH = 16 * 1024
 _MAX_NAME_LENGTH = 200
 
 
 def bounded(failure: Failure) -> Failure:
-    """The same failure, cut to what an error may say."""
+    """The same failure, cut to these lengths."""
     fields = failure.extras.fields if failure.extras is not None else {}
     size = len(failure.message) + (len(encode_text(fields)) if fields else 0)
     if (
@@ -51,7 +51,7 @@ def bounded(failure: Failure) -> Failure:
     )
 
 
-# What a status means where no word says more; one that is not here keeps its status.
+# The failure kind of a status without further information; other statuses stay.
 STATUS_KINDS: dict[int, FailureKind] = {
     400: FailureKind.INVALID,
     401: FailureKind.UNAUTHENTICATED,
@@ -86,12 +86,12 @@ _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 # Quotas that are rates pass by themselves: at DashScope (https://github.com/can1357/oh-my-pi/pull/8476) and Cerebras
 # (https://github.com/anomalyco/opencode/issues/7463).
 _RATE_KEYWORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
-# Z.ai tells it in words alone, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages endpoint even
-# with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
+# Z.ai reports it only in the message, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages
+# endpoint even with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
 _no_balance = re.compile(r"\s*insufficient balance\b", re.IGNORECASE).match
 
-# Words in the code or type of an error without a status, and the status they stand for (O2). The first one found
-# counts: a code like `image_file_not_found` speaks of the request, and all kinds of errors are called `invalid_…`.
+# Words in the code or type of an error without a status, and the corresponding status (O2). The first match counts: a
+# code like `image_file_not_found` concerns the request, and all kinds of errors are called `invalid_…`.
 _STATUS_KEYWORDS: tuple[tuple[str, int], ...] = (
     ("image", 400),
     ("context_length", 400),
@@ -151,7 +151,7 @@ def error_body(raw: bytes | JsonObject) -> JsonObject:
 
 
 def error_of(body: JsonObject) -> JsonObject:
-    """The object that tells the error: the member `error`, or the body itself where that is none."""
+    """The object with the error: the member `error`, or the body itself."""
     error = body.get("error")
     return error if isinstance(error, dict) else body
 
@@ -174,7 +174,7 @@ def report_of(
     within = None
     if inner is not None:
         own = _own_status(error_of(inner.body), inner.body)
-        # That a proxy failed says nothing about the error that it was told.
+        # A proxy's status says nothing about the error inside.
         inner_status = own or (status if status is not None and status < 500 else None)
         within = report_of(inner.body, inner_status, statuses, depth=depth - 1)
         inner_message = within.message if within.message != silent(within.status) else ""
@@ -195,7 +195,7 @@ def silent(status: int) -> str:
 
 
 def kind_by_keywords(report: ErrorReport) -> FailureKind | None:
-    """The class that the words of an error tell whatever protocol it speaks, where they tell one."""
+    """The failure kind by the words of an error of any protocol, if they name one."""
     if is_context_overflow(report.status, report.code, report.message):
         return FailureKind.CONTEXT_OVERFLOW
     if _no_balance(report.message):
@@ -213,7 +213,7 @@ def _message(error: JsonObject, body: JsonObject) -> str:
     bare_error = member if isinstance(member, str | list) else None
     inner = error.get("error")
     nested = inner.get("message") if isinstance(inner, dict) else inner
-    # The front door of AWS writes it with a capital letter; where words stand beside, `error` is only their name.
+    # AWS's gateway sends it with a capital letter; next to a message, `error` is only its name.
     flat = (body.get(name) for name in MESSAGE_MEMBERS)
     places = (
         *(error.get(name) for name in MESSAGE_MEMBERS if error is not body or bare_error is None or name in BESIDE),
@@ -254,7 +254,7 @@ def _status_by_keywords(code: str, native: str, statuses: Mapping[str, int]) -> 
 
 
 def _code(value: JsonValue) -> str | None:
-    """A code as text; one that only repeats a status says nothing."""
+    """A code as text; one that only repeats a status is ignored."""
     if isinstance(value, bool) or not isinstance(value, str | int) or _as_status(value) is not None:
         return None
     return str(value) or None
@@ -266,7 +266,7 @@ def _text(value: JsonValue) -> str:
 
 # The OpenAI protocols.
 
-# Whose members beside the error are looked at.
+# The server whose members next to the error are read.
 _ROUTER = "openrouter"
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
@@ -292,21 +292,21 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
     FailureKind.UNAVAILABLE: (503, _SERVER, None),
     FailureKind.TIMEOUT: (504, _SERVER, "timeout"),
-    # The only status after which no agent asks again (decision 29).
+    # The only status after which no agent retries (decision 29).
     FailureKind.PERMANENT: (400, _INVALID, "provider_not_ready"),
 }
 _OPENAI_STATUSES = {code: status for status, _, code in OPENAI_ERRORS.values() if code is not None}
-# Codes that say more than the status they come with.
+# Codes that are more precise than their status.
 _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
     for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT)
 }
-# Codes that are told as they are, since clients know what to do about them.
+# Codes that stay unchanged, because clients handle them.
 _OPENAI_CODES = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})
 
 
 def openai_failure(body: JsonObject, status: int | None) -> Failure:
-    """The failure that an error of the OpenAI protocols tells; inside a successful answer it has no status (O2)."""
+    """The failure of an error in OpenAI's protocols; inside a successful response it has no status (O2)."""
     report = report_of(body, status, _OPENAI_STATUSES)
     kind = (
         kind_by_keywords(report)
@@ -333,7 +333,7 @@ def _moderation_of(metadata: JsonValue) -> Extras | None:
 
 
 def is_flagged(failure: Failure) -> bool:
-    """Whether it was what was said that a check stopped."""
+    """Whether a content check stopped it."""
     return failure.extras is not None and failure.extras.origin == _ROUTER
 
 

@@ -14,21 +14,20 @@ from msgspec import Struct
 
 
 class HashForm(Enum):
-    """How an id that does not conform is replaced."""
+    """How an invalid ID is replaced."""
 
     BASE32 = "call_ and 24 characters of base32"
     BASE62 = "9 digits of base 62"
 
 
 class IdRule(Struct, frozen=True, kw_only=True):
-    """What a vendor, or a family of servers, accepts as a call id."""
+    """The call IDs that a vendor, or a family of servers, accepts."""
 
     pattern: re.Pattern[str]
     form: HashForm
 
 
-# Servers that are not known to reject any: Kimi's `functions.add:0` and xAI's 43 characters come back as they were
-# said.
+# Servers that are not known to reject any: Kimi's `functions.add:0` and xAI's 43 characters return unchanged.
 ANY = IdRule(pattern=re.compile(r".+", re.DOTALL), form=HashForm.BASE32)
 # The Messages service names no length, but hosts of the same protocol stop at 64.
 ANTHROPIC = IdRule(pattern=re.compile(r"[a-zA-Z0-9_-]{1,64}"), form=HashForm.BASE32)
@@ -48,7 +47,7 @@ _is_suffix = re.compile(r"[A-Za-z0-9_-]{16,64}").fullmatch
 
 
 def call_id(value: str, rule: IdRule) -> str:
-    """Give the id that stands for this one under the rule, itself where it conforms."""
+    """The ID under the rule: unchanged if valid."""
     return value if rule.pattern.fullmatch(value) else _hashed(value, rule.form)
 
 

@@ -51,14 +51,14 @@ class _Unwrapper(ABC):
 
     def __init__(self) -> None:
         self._state = _State.OPENING
-        # What is not yet decided: the opening, with one blank for many, or an unfinished escape.
+        # Undecided text: the opening, with one space for many, or an unfinished escape.
         self._pending = ""
         # All that was received, until the opening is complete.
         self._held: list[str] = []
         self.bent = False
 
     def feed(self, fragment: str) -> str:
-        """Take the next fragment of the arguments and give what of the value is certain."""
+        """Read the next fragment of the arguments and return the certain part of the value."""
         match self._state:
             case _State.INSIDE:
                 return self._inside(fragment)
@@ -106,7 +106,7 @@ class _Unwrapper(ABC):
         if self._state is _State.TRAILING and rest[:1] == "}":
             self._state = _State.ENDED
             rest = rest[1:].lstrip()
-        # Further members, or text after the object, have no place in what is unwrapped.
+        # Further members, or text after the object, cannot be unwrapped.
         self.bent = self.bent or bool(rest)
         if rest:
             self._state = _State.ENDED
@@ -166,7 +166,7 @@ class InputUnwrapper(_Unwrapper):
             if _may_be_escape(text, at):
                 self._pending = text[at:]
                 break
-            # No JSON: half a surrogate pair cannot be said, any other backslash stands for itself.
+            # Invalid JSON: an unpaired surrogate cannot be encoded, any other backslash is literal.
             self.bent = True
             lone = _lone_surrogate(text, at)
             pieces.append("\ufffd" if lone else "\\")
@@ -217,7 +217,7 @@ class ValueUnwrapper(_Unwrapper):
 
 
 def wrap_input(text: str) -> str:
-    """Write the text of a custom call as the arguments of the function that stands for it."""
+    """The text of a custom call as the arguments of its function."""
     return f'{{"input":{encode_text(text)}}}'
 
 
@@ -227,7 +227,7 @@ def wrap_value(text: str) -> str:
     return f'{{"value":{text if is_complete(text) else encode_text(text)}}}'
 
 
-# What stands before and after the text where it is written in pieces; each piece is the inside of a JSON string.
+# The text around fragments of the text; each fragment is the inside of a JSON string.
 INPUT_OPENING, INPUT_CLOSING = '{"input":"', '"}'
 
 _CONTROL_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}

@@ -1,4 +1,4 @@
-"""Instructions: telemetry that must not reach other providers (I4), and the tag for instructions said late (I1)."""
+"""Instructions: telemetry that must not reach other providers (I4), and the tag for late instructions (I1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def without_telemetry(text: str) -> str:
 
 
 def tagged(text: str) -> str:
-    """An instruction said in the middle of a conversation, for a wire that knows them only at the top."""
+    """An instruction inside a conversation, for a protocol that has them only at the top."""
     return f"{_OPENS}\n{text}\n{_CLOSES}"
 
 

@@ -23,7 +23,7 @@ EPOCH = 0
 # From here on it is milliseconds.
 _LATEST = 10**11
 
-# What servers call the number of tokens that a model takes; a point leads into an object.
+# The names of the context window in servers' lists; a dot leads into an object.
 _WINDOWS = (
     "max_input_tokens",  # Anthropic, LiteLLM
     "context_length",  # OpenRouter, Together, Fireworks
@@ -68,7 +68,7 @@ _PRIVATE = frozenset({"root", "parent", "permission", "links"})
 
 
 def decode_models(body: JsonValue, form: str) -> list[ListedModel]:
-    """The models of a list; what is none is left out."""
+    """The models of a list, without invalid entries."""
     models: list[ListedModel] = []
     for entry in _entries(body) or ():
         if len(models) == _MAX_MODELS:
@@ -117,7 +117,7 @@ def _first(entry: JsonObject, names: Sequence[str]) -> int | None:
 
 
 def _time(value: JsonValue) -> int | None:
-    """Unix seconds, in whatever form they are told."""
+    """Unix seconds, from any form."""
     if isinstance(value, str):
         instant = parse_instant(value) or parse_instant(f"{value}T00:00:00Z")
         return None if instant is None or instant <= EPOCH else int(instant)
@@ -155,7 +155,7 @@ def _number(value: JsonValue) -> int | None:
 
 
 def restated(model: ListedModel, window: int | None, cap: int | None) -> ListedModel:
-    """A model with other sizes than its list told: what contradicts them is not told either."""
+    """A model with other sizes than in its list, without contradicting members."""
     if (model.window, model.cap) == (window, cap):
         return model
     extras = model.extras
@@ -165,12 +165,13 @@ def restated(model: ListedModel, window: int | None, cap: int | None) -> ListedM
 
 
 def extras_for(model: ListedModel, form: str) -> JsonObject:
-    """What else was told of a model in this very form."""
+    """Other members of a model in this form."""
     return model.extras.fields if model.extras is not None and model.extras.origin == form else {}
 
 
 def encode_openai_model(model: ListedModel) -> JsonObject:
-    """One model as both of OpenAI's wires tell of it: https://platform.openai.com/docs/api-reference/models/object."""
+    """One model in the form of both of OpenAI's protocols:
+    https://platform.openai.com/docs/api-reference/models/object."""
     encoded: JsonObject = {
         "id": model.id,
         "object": "model",

@@ -1,4 +1,4 @@
-"""Errors inside of errors: a proxy tells what its own provider told it, each in a place of its own.
+"""Errors inside errors: proxies embed the error of their provider, each in a place of its own.
 
     metadata.raw             OpenRouter: text or JSON, with `provider_name`
                              https://openrouter.ai/docs/api-reference/errors
@@ -27,7 +27,7 @@ _MAX_TEXT_LENGTH = 64 * 1024
 # As much of a text that is no JSON as a proxy's own message would have.
 _MAX_RAW_LENGTH = 500
 _MEMBERS = ("error", "innererror", "upstreamResponse", "cause", "details", "response", "body", "data", "base_resp")
-# Whose error it is, each proxy says by a name of its own: `upstream_error`, `provider_error`, `originalError`.
+# Each proxy has a name of its own for the origin of an error: `upstream_error`, `provider_error`, `originalError`.
 # https://github.com/ding113/claude-code-hub/issues/518
 _is_named_error = re.compile(r"[A-Za-z]+_?[eE]rror").fullmatch
 _MAX_MEMBERS = 64
@@ -40,7 +40,7 @@ BESIDE = ("error_message", "error_description")
 
 
 class Inner(Struct, frozen=True, kw_only=True):
-    """An error that another one holds, and who said it."""
+    """An embedded error, and its origin."""
 
     body: JsonObject
     provider: str = ""
@@ -77,7 +77,7 @@ def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
 
 
 def line_of(value: JsonValue) -> str:
-    """What a member that tells an error says, as one line: text, a list of complaints, or whatever it is as JSON."""
+    """An error member as one line: text, a list of complaints, or any value as JSON."""
     if isinstance(value, str):
         return value
     lines = [_complaint(entry) for entry in value] if isinstance(value, list) else []
@@ -100,7 +100,7 @@ def _complaint(entry: JsonValue) -> str:
 
 
 def _as_error(value: JsonValue) -> JsonObject | None:
-    """The error that a member is, or that its text is written out; None if it tells none."""
+    """The error that a member is, or that its text is written out; None without an error."""
     if isinstance(value, str):
         readable = len(value) < _MAX_TEXT_LENGTH and value.lstrip().startswith(("{", "["))
         value = _parsed(value.encode("utf-8", "replace")) if readable else None
@@ -110,7 +110,7 @@ def _as_error(value: JsonValue) -> JsonObject | None:
 
 
 def _embedded_error(message: str) -> JsonObject | None:
-    """The error that stands as JSON behind the words of a message."""
+    """The error in JSON after the text of a message."""
     start = message.find("{")
     if start < 0 or len(message) > _MAX_TEXT_LENGTH:
         return None

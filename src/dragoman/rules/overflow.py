@@ -43,13 +43,13 @@ _PHRASES = (
     "exceeded max_prompt_tokens",
     # Volcengine Ark: https://github.com/agentscope-ai/QwenPaw/issues/272
     "tokens of image and text exceed max message tokens",
-    # Cohere says the same of a cap that is too high: https://docs.cohere.com/reference/errors
+    # Cohere uses the same text for a limit that is too high: https://docs.cohere.com/reference/errors
     r"too many tokens: (?:size limit exceeded|(?:the )?total number of tokens in the prompt)",
     # Perplexity: https://github.com/BerriAI/litellm/pull/21647
     "total length of all messages is too long",
 )
 _has_wording = re.compile("|".join(_PHRASES), re.IGNORECASE).search
-# Errors say it at once. The pattern takes a second for a megabyte.
+# Errors name it at their start. The pattern takes a second for a megabyte.
 _MAX_SEARCHED = 16 * 1024
 
 _OPENING = "prompt is too long"
@@ -60,12 +60,12 @@ _INTEGER = re.compile(r"(?<![\w.,-])(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?![\w]|[
 
 
 def is_context_overflow(status: int, code: str | None, message: str) -> bool:
-    """Tell whether an error says that the conversation no longer fits the model."""
+    """Whether an error means that the conversation exceeds the context window."""
     return code in _CODES or (status in _STATUSES and _has_wording(message, 0, _MAX_SEARCHED) is not None)
 
 
 def anthropic_overflow_message(message: str) -> str:
-    """Say an overflow in the words of the Messages service, with the upstream's own in parentheses."""
+    """An overflow in the wording of the Messages service, with the upstream's own in parentheses."""
     if _is_native_message(message):
         return message
     counts = _counts(message)

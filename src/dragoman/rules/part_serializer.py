@@ -1,4 +1,4 @@
-"""Serial: parts that overlap or may turn out empty, told one after the other (S2, S3).
+"""Serial: overlapping or possibly empty parts, emitted one after the other (S2, S3).
 
 Messages and Responses clients know one open block at a time. Events of other parts wait in order of first appearance
 until the open one ends; a text part is announced with its first text that is not blank.
@@ -44,19 +44,19 @@ class PartSerializer:
     def __init__(self, sink: Sink, ledger: Ledger) -> None:
         self._sink = sink
         self._ledger = ledger
-        # How many events have had to wait so far.
+        # The number of events that had to wait so far.
         self.held = 0
         self._open: int | None = None
         self._number = 0
         self._next = 0
         self._held: dict[int, list[Event]] = {}
-        # The last part, if it was white space only: where it stood, and what it was.
+        # The last part, if it was only whitespace: its position and text.
         self._blank: tuple[int, str] | None = None
         # Looking for the first of an ordinary dictionary passes over all that were taken out before.
         self._waiting: OrderedDict[int, list[Event]] = OrderedDict()
 
     def __call__(self, event: Event) -> None:
-        """Take one event and pass on what may be told now."""
+        """Process one event and pass on what may be emitted now."""
         if type(event) is PartGrew:
             if event.index == self._open:
                 self._sink(PartGrew(self._number, event.delta) if event.index != self._number else event)

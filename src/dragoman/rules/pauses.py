@@ -1,4 +1,5 @@
-"""Pauses: a provider that stops to be asked again (`pause_turn`), told to the client as one answer (mapping.md §13).
+"""Pauses: a provider that stops until the request is repeated (`pause_turn`), sent to the client as one response
+(mapping.md §13).
 
     state     an event arrives
     FIRST     passes; a pause ─▶ PAUSED
@@ -20,7 +21,7 @@ from dragoman.model.folding import Fold
 from dragoman.model.parts import Part
 from dragoman.model.response import StopReason, Usage
 
-# How often an answer is resumed before its pause is its end.
+# Maximum continuations of a response, after which a pause is its end.
 RESUMES = 10
 
 
@@ -45,12 +46,12 @@ class PauseStage:
 
     @property
     def paused(self) -> bool:
-        """Whether the provider waits to be asked again."""
+        """Whether the provider waits for the next request."""
         return self._state is _State.PAUSED
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The turn so far: what it is asked to go on from."""
+        """The turn so far, to be continued."""
         return self._fold.response().parts
 
     def resumed(self) -> None:
@@ -90,7 +91,7 @@ class PauseStage:
         return event
 
     def in_all(self, usage: Usage) -> Usage:
-        """What the answer took, of whose latest stream these are the counts."""
+        """The usage of the response, with the counts of its latest stream."""
         return summed(self._before, usage)
 
     def _record(self, event: Event) -> None:
@@ -117,7 +118,7 @@ def summed(before: Usage | None, more: Usage) -> Usage:
 
 
 def beyond(before: Usage | None, total: Usage) -> Usage:
-    """What the last of several calls took, of which all that came before it took so much."""
+    """The usage of the last of several calls, given that of all before it."""
     if before is None:
         return total
     return replace(

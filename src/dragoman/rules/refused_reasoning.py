@@ -1,4 +1,4 @@
-"""What tells that a provider refused a request for its reasoning, and what may be done about it (V11).
+"""How to detect that a provider rejected a request for its reasoning, and the remedies (V11).
 
     SEALS    a proof in the history was refused: once more without the proofs
     LOOP     turns lack the reasoning that thinking demands of them: once more with what stands for it, or without
@@ -19,7 +19,7 @@ from dragoman.wire.json import encode_text
 
 
 class Remedy(Enum):
-    """What is done to a request before it is tried once more."""
+    """The change of a request before a retry."""
 
     SEALS = "seals"
     LOOP = "loop"
@@ -27,16 +27,16 @@ class Remedy(Enum):
 
     @property
     def tries(self) -> int:
-        """How often it may be tried: what stands for reasoning that is missing is not taken everywhere."""
+        """Maximum retries: placeholders for missing reasoning are not accepted everywhere."""
         return 2 if self is Remedy.LOOP else 1
 
 
 _CODE = "invalid_encrypted_content"
-# Proxies report a refusal under other statuses (403 for a foreign proof, 422, 5xx), and an error in a stream has only a
-# guessed one. An error of a key (401) or a rate (429) is never a refusal of proofs.
+# Proxies report a rejection under other statuses (403 for a foreign signature, 422, 5xx), and an error in a stream has
+# only a guessed one. An error of a key (401) or a rate (429) is never a rejection of signatures.
 _STATUSES = frozenset({400, 403, 404, 409, 422, 500, 502, 503})
 
-# Words as they are said, and where. Quoted in back ticks or not, bare or inside of another server's error.
+# Wordings, and their servers. Quoted in back ticks or not, bare or inside of another server's error.
 _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     (
         Remedy.SEALS,
@@ -70,7 +70,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # xAI too: of reasoning it says the same as of a compaction.
+        # xAI too: it uses the same text for reasoning and compaction.
         r"could not decode the compaction blob",
         "https://github.com/chenyme/grok2api/issues/688",
     ),
@@ -145,11 +145,11 @@ _SEARCHES = tuple(
     )
     for remedy in Remedy
 )
-# A refusal says what it has to say soon; the rest may be as long as the request.
+# A rejection names its reason at the start; the rest may be as long as the request.
 _LOOKED_THROUGH = 16 * 1024
 
 
-# Where a quotation begins. Back ticks stand around names.
+# Where a quotation begins. Backticks surround names.
 _find_quotes = re.compile(r"(?:^|(?<=[\s(\[{:=,]))[\"'\u201c\u00ab]").finditer
 
 
@@ -167,7 +167,7 @@ def remedy_for(failure: Failure, request_body: bytes = b"") -> Remedy | None:
 
 
 def _is_quoted(message: str, match: re.Match[str], request_body: bytes) -> bool:
-    """Whether words stand in a quotation that the request has word by word."""
+    """Whether a match is inside a quotation that is literally part of the request."""
     if not request_body:
         return False
     opened = [quote.end() for quote in _find_quotes(message, max(0, match.start() - _MAX_QUOTE_LENGTH), match.start())]
@@ -178,7 +178,7 @@ def _is_quoted(message: str, match: re.Match[str], request_body: bytes) -> bool:
 
 
 def _in_ascii(text: str) -> str:
-    """JSON text as those write it who escape whatever is not ASCII."""
+    """JSON text with all characters beyond ASCII escaped."""
     return _BEYOND.sub(lambda char: re.sub("(....)", r"\\u\1", char[0].encode("utf-16-be").hex()), text)
 
 

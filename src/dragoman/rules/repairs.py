@@ -47,7 +47,7 @@ def rewritten(body: bytes, key: str, scan: Scan, rewrite: Rewrite) -> bytes | No
     return replaced(body, [*edits, *((gap, b"") for gap in gaps(body, cuts))])
 
 
-# How a string begins that may be an envelope of ours: to the relay's provider none is native.
+# The start of a string that may be an envelope: none is native to the relay's provider.
 ENVELOPE = b'"rsv1'
 
 
@@ -67,12 +67,12 @@ class Ids(Struct, frozen=True):
     entries: str
     results: Callable[[bytes], list[bytes]]
     spans: Callable[[bytes], tuple[list[JsonSpan], list[JsonSpan]]]
-    # How often that member says an id: calls may have it, too.
+    # The occurrences of an ID in that member: calls may have it, too.
     times: int = 1
 
 
 def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
-    """What finds the values of a member by its name in quotes, wherever it stands."""
+    """A finder of a member's values by its quoted name, at any depth."""
     value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?!")[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL).match
     length = len(name)
 
@@ -91,10 +91,10 @@ def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
 
 
 def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
-    """Whether a rule refuses one of the ids of results, or one of them stands more often than `times`."""
+    """Whether a rule rejects one of the IDs of results, or one occurs more often than `times`."""
     if rule is ANY:
         return False
-    # Nearly always each stands once, which is known without counting.
+    # Nearly always each occurs once, which is known without counting.
     if len(ids) > 1 and len(set(ids)) != len(ids) and max(Counter(ids).values()) > times:
         return True
     return not all(map(rule.pattern.fullmatch, ids))
@@ -130,7 +130,7 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
 
 
 def _read(value: bytes) -> str:
-    """The id that a value is; what is no text is the provider's to judge."""
+    """The ID of a value; an invalid one is for the provider to judge."""
     try:
         text = decode(value) if value.startswith(b'"') else None
     except WireError:

@@ -14,7 +14,7 @@ from dragoman.rules.timestamps import format_duration, parse_duration
 
 # Failures that pass by themselves.
 _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureKind.QUOTA, FailureKind.UNAVAILABLE})
-# Members that say it, and how many of them come to a second.
+# Members with the delay, and their units per second.
 _MEMBERS = (("retry_after_ms", 1000.0), ("retry_after", 1.0), ("retry_after_seconds", 1.0), ("resets_in_seconds", 1.0))
 _RETRY_INFO = "google.rpc.RetryInfo"
 # So much of the words is looked at, and so many of the details; no delay is longer than a month.
@@ -34,7 +34,8 @@ _UNITS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def delay_of(failure: Failure, body: bytes | JsonObject = b"") -> float | None:
-    """Seconds that a failure, or its full response `body`, asks to wait; None if it states none or does not pass."""
+    """The requested delay of a failure, or of its full response `body`, in seconds; None if it states none or does not
+    pass."""
     if failure.kind not in _PASSING:
         return None
     delay = _structured_delay(error_body(body)) if body else None

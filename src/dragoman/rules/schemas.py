@@ -33,13 +33,13 @@ def with_properties(schema: JsonObject | None) -> JsonObject:
 
 
 def needs_wrapping(schema: JsonObject) -> bool:
-    """Tell whether Messages refuses this root, so that it must become a member of an object."""
+    """Whether Messages rejects this root, so that it must become a member of an object."""
     if any(schema.get(keyword) is not None for keyword in _COMBINATORS):
         return True
     return with_properties(schema).get("type") != "object"
 
 
-# What belongs to the document and not to the place of its root.
+# Keywords of the document, not of its root.
 _DOCUMENT_KEYWORDS = ("$schema", "$id", "$defs", "definitions")
 _is_definition = re.compile(r"#/(?:\$defs|definitions)/[^/]+").fullmatch
 
@@ -53,7 +53,7 @@ def wrap_root(schema: JsonObject) -> JsonObject:
 
 
 def _relocated(schema: JsonObject, depth: int) -> JsonObject:
-    """Point references to the old root, or to a place below it, to where that now stands."""
+    """Point references to the old root, or below it, to the new location."""
     if depth > DEPTH_LIMIT:
         return schema
     moved = _mapped(schema, lambda inner: _relocated(inner, depth + 1))
@@ -67,7 +67,7 @@ _HOISTED = ("#/$defs/", "#/definitions/")
 
 
 class _Holds(Enum):
-    """How a keyword holds other schemas."""
+    """How a keyword contains other schemas."""
 
     NAMED = "by name"
     LISTED = "in a list"
@@ -109,7 +109,7 @@ class _NotStrictError(Exception):
     """A schema that has no strict form; caught where the rewriting began."""
 
 
-# What is counted is bytes: so many for a schema that is looked at, and those of values that are compared or written.
+# Costs in bytes: of each schema that is read, and of values that are compared or written.
 _LOOK, _REWRITE = 8, 32
 _ALLOWANCE = 64 * 1024
 _MULTIPLE = 4
@@ -124,7 +124,7 @@ class SchemaBudget(Struct, eq=False):
         self._remaining += _MULTIPLE * _weight(schema)
 
     def spend(self, cost: int) -> None:
-        """Take from what is left; a schema that needs more has no strict form."""
+        """Spend from the budget; a schema that needs more has no strict form."""
         if cost > self._remaining:
             # One that takes too much leaves nothing, but the next one brings its own allowance.
             self._remaining = 0
@@ -133,7 +133,7 @@ class SchemaBudget(Struct, eq=False):
 
 
 def _weight(value: JsonValue) -> int:
-    """How long a value is when it is written, about."""
+    """The approximate length of an encoded value."""
     if isinstance(value, str):
         return len(value)
     return len(encode(value)) if isinstance(value, dict | list) else 8
@@ -229,7 +229,7 @@ class _Rewriter:
         return value
 
     def _flat(self, schema: JsonObject, depth: int) -> JsonObject:
-        """Replace `allOf` and `$ref` by what they say."""
+        """Replace `allOf` and `$ref` by their contents."""
         self._budget.spend(_REWRITE)
         if depth > DEPTH_LIMIT:
             raise _NotStrictError
@@ -298,7 +298,7 @@ def _inner_schemas(schema: JsonObject) -> list[JsonObject]:
 
 
 def _may_stay(schema: JsonObject) -> bool:
-    """Tell whether a reference names a definition of the document and has no constraint beside it."""
+    """Whether a reference names a definition of the document and has no other constraints."""
     reference = schema["$ref"]
     return isinstance(reference, str) and _is_definition(reference) is not None and schema.keys() <= _BESIDE_REFERENCE
 

@@ -30,7 +30,7 @@ class Item(Struct, frozen=True):
 
 
 class StoredResponse(Struct, frozen=True):
-    """A response as it is kept: `body` is its JSON, "" where its provider keeps it."""
+    """A stored response: `body` is its JSON, "" where its provider keeps it."""
 
     id: str
     status: str
@@ -110,8 +110,8 @@ class Responses:
             return True
 
     def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
-        """Record who made a response that its provider stores, and the ids of its items. An ID that a provider gave to
-        two owners has no owner. That of a response stored here stays unchanged."""
+        """Record the owner of a response that its provider stores, and of the IDs of its items. An ID that a provider
+        gave to two owners has no owner. That of a response stored here stays unchanged."""
         named = {"id": response_id, "owner": owner, "expires": self._expiry()}
         with Transaction(self._db):
             changed = self._db.execute(
@@ -131,7 +131,7 @@ class Responses:
         return row[0] if row is not None else response.id
 
     def finish(self, owner: bytes, response: StoredResponse, output_items: Sequence[Item]) -> bool:
-        """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
+        """Write the end of a response that runs; False if it has ended otherwise, for example by cancellation."""
         with Transaction(self._db):
             changed = self._db.execute(
                 "UPDATE responses SET status = ?, body = ?, expires = ?"
@@ -145,7 +145,7 @@ class Responses:
             return True
 
     def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:
-        """Say that a response runs, and promise to come back to it; False if it has ended meanwhile."""
+        """Renew the lease of a running response; False if it has ended meanwhile."""
         with Transaction(self._db):
             row = self._db.execute(
                 "SELECT status FROM responses WHERE id = ? AND owner = ? AND status IN (?, ?)",
@@ -163,7 +163,7 @@ class Responses:
         self._db.execute("INSERT OR REPLACE INTO promises (holder, until) VALUES (?, ?)", (response_id, until))
 
     def weight(self, owner: bytes, response_id: str) -> tuple[int, int]:
-        """How many items a chain has, and how many bytes they are, without reading them."""
+        """The number of items of a chain, and their bytes, without reading them."""
         row = self._db.execute(
             f"{_WAY} SELECT count(*), coalesce(sum(length(items.body)), 0)"
             " FROM way JOIN items ON items.holder = way.id",
@@ -172,7 +172,7 @@ class Responses:
         return row[0], row[1]
 
     def chain(self, owner: bytes, response_id: str) -> list[Item] | None:
-        """Everything that was said up to the end of a response, oldest first; None if any of it is not there."""
+        """All items up to the end of a response, oldest first; None if any of it is not there."""
         named = {"id": response_id, "owner": owner, "now": self._now()}
         first = self._db.execute(f"{_WAY} SELECT previous FROM way ORDER BY depth DESC LIMIT 1", named).fetchone()
         if first is None or first[0] is not None:
@@ -207,7 +207,7 @@ class Responses:
         return row[0] if row is not None else None
 
     def is_given(self, owner: bytes, item_id: str) -> bool:
-        """Whether a provider that keeps items gave this id to this owner, who may say any id in words of its own."""
+        """Whether a storing provider issued this ID to this owner, who may send any ID as an own one."""
         return exists(self._db, f"SELECT 1 {_GIVEN}", (item_id, owner, self._now()))
 
     def storing_provider(self, owner: bytes, response_id: str) -> str:
@@ -233,7 +233,7 @@ class Responses:
         return exists(self._db, f"{one} UNION ALL {other} LIMIT 1", (item_id, owner))
 
     def delete(self, owner: bytes, response_id: str) -> bool:
-        """Forget a response and everything said in it."""
+        """Delete a response and its items."""
         with Transaction(self._db):
             gone = self._db.execute("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner)).rowcount
             if gone:
@@ -245,7 +245,7 @@ class Responses:
         return exists(self._db, "SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
 
     def remove_outdated(self, most: int) -> int:
-        """Forget what is out of date, a part at a time."""
+        """Delete expired ones, a part at a time."""
         rows = self._db.execute("SELECT id FROM responses WHERE expires <= ? LIMIT ?", (self._now(), most)).fetchall()
         if rows:
             with Transaction(self._db):

@@ -15,19 +15,19 @@ from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
 
-# So many sessions are asked about in one question.
+# Sessions per query.
 _AT_ONCE = 500
 _SUMS = ", ".join(f"coalesce(sum(s.{name}), 0)" for name in MEASURES)
 _TOTALS = ", ".join(f"coalesce(s.{name}, 0)" for name in MEASURES)
 _JOINED = " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_totals s ON s.thread = t.id"
-# How a session is linked with the one that it is an agent's of (`sessions/assign.py`).
+# The link between a session of an agent and its parent (`sessions/assign.py`).
 SPAWNED = "subagent"
 # Beyond every name that begins like another.
 _BEYOND = "\U0010ffff"
 
 
 class SessionFigures(Struct, frozen=True):
-    """What exchanges come to, as sums have it: `input` includes what caches had and took, `output` what was thought."""
+    """Totals of exchanges: `input` includes cache reads and writes, `output` includes reasoning."""
 
     requests: int = 0
     errors: int = 0
@@ -55,7 +55,7 @@ class SessionFigures(Struct, frozen=True):
 
 
 class LastExchange(Struct, frozen=True):
-    """How the last exchange of a thread went; times are microseconds."""
+    """The outcome of a thread's last exchange; times are microseconds."""
 
     thread: int
     time: int
@@ -167,7 +167,7 @@ class SessionQueries(Queries):
         return [ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:])) for row in rows]
 
     def without_session(self, bucket: int) -> SessionFigures:
-        """What belongs to no session, since a quarter of an hour."""
+        """Totals without a session, since a 15-minute bucket."""
         row = self._rows(
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
             [bucket],
@@ -183,7 +183,7 @@ class SessionQueries(Queries):
         return exchanges
 
     def main_threads(self, sessions: Sequence[int]) -> list[ThreadRow]:
-        """Of each session the thread that a person talks to, which was heard of last; any if it has none such."""
+        """The main thread of each session that was active last; any thread if it has no main one."""
         rows = self._in(
             f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
             " WHERE t.session IN ({}) ORDER BY t.class = 'main', t.last, t.id",

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from dragoman.store.bulk_insert import BulkInsert
 
-# What one digest leads to, at the most: equal histories of many threads are not told apart by it.
+# Maximum threads per digest: equal histories of many threads cannot be distinguished.
 MAX_THREADS_PER_DIGEST = 32
 
 
@@ -69,7 +69,7 @@ _SAVE_HEADS = BulkInsert(
     ("digest", "thread", "state", "time"),
     "ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
 )
-# So many digests are asked about at once.
+# Digests per query.
 _QUERY_SIZE = 64
 _SELECT_STORED = (
     f"WITH asked (digest) AS (VALUES {', '.join(['(?)'] * _QUERY_SIZE)})"
@@ -126,7 +126,7 @@ class SessionTables:
         return None if row is None else StoredThread(*row)
 
     def numbers(self) -> tuple[int, int]:
-        """The latest numbers of a session and of a thread, for who has the right to write and gives the next."""
+        """The latest numbers of a session and of a thread, for the holder of the write lock, who assigns the next."""
         sequences = dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
         return int(sequences.get("sessions", 0)), int(sequences.get("threads", 0))
 
@@ -136,7 +136,7 @@ class SessionTables:
 
     def add_threads(self, rows: Iterable[StoredThread]) -> None:
         """Begin threads, whose numbers were given."""
-        # An array of bytes: SQLite asks of `bytes` first how they would like to be kept.
+        # An array of bytes: SQLite would ask `bytes` first how to adapt them.
         _ADD_THREADS.run(self._db, [(*astuple(row)[:-1], bytearray(row.facts)) for row in rows])
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
@@ -161,7 +161,7 @@ class SessionTables:
         )
 
     def heads(self, digests: Sequence[str]) -> list[HeadRow]:
-        """What is known by some digests: digest, thread, state and time, the oldest threads first."""
+        """Known ends of histories for some digests: digest, thread, state and time, the oldest threads first."""
         placeholders = ", ".join("?" * len(digests))
         # A statement for each number of parameters; rare numbers have few.
         most = MAX_THREADS_PER_DIGEST * len(digests)

@@ -14,11 +14,11 @@ class StoreConnection(sqlite3.Connection):
     _file = (0, 0)
     # Whether all writes belong to one transaction, which must not restart after it was lost.
     in_unit = False
-    # Whether what runs must end; it is asked before each query.
+    # Whether the present query must end; called before each query.
     must_end: Callable[[], bool] | None = None
 
     def know(self, path: Path) -> None:
-        """Take what is at a path for the file that was opened."""
+        """Remember the file at a path as the opened one."""
         self._path, self._file = path, _file_at(path)
 
     def check(self) -> None:
@@ -57,7 +57,7 @@ class Transaction:
             return
         if isinstance(db, StoreConnection):
             if db.in_unit:
-                # A full disk takes all of it back, also what was written before by others.
+                # A full disk rolls back all of it, also earlier writes of others.
                 raise sqlite3.OperationalError("the transaction was taken back")
             db.check()
         db.execute("BEGIN IMMEDIATE")
@@ -66,7 +66,7 @@ class Transaction:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         db = self._db
         if not self._outermost:
-            # What was taken back as a whole has no parts any more.
+            # A transaction that was rolled back has no savepoints.
             if db.in_transaction:
                 if kind is not None:
                     db.execute("ROLLBACK TO inner")
@@ -76,6 +76,6 @@ class Transaction:
             if kind is None:
                 db.execute("COMMIT")
         finally:
-            # Also where it could not be committed: what is left open would swallow all that comes after it.
+            # Also after a failed commit: an open transaction would swallow all later writes.
             if db.in_transaction:
                 db.execute("ROLLBACK")

@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.transaction import Transaction
 
-# How long a turn is kept, in seconds.
+# Lifetime of a turn in seconds.
 LIFETIME = 3600
-# How much all of them may come to, in bytes; the oldest go first.
+# Maximum bytes of all turns; the oldest are dropped first.
 MAX_BYTES = 64 * 1024 * 1024
-# How much is given for one request.
+# Maximum bytes for one request.
 _MAX_BYTES_PER_REQUEST = 16 * 1024 * 1024
-# What a row takes beside its id and its body.
+# Bytes of a row besides its ID and body.
 _ROW_BYTES = 128
 # Rows that go at a time to make room.
 _AT_ONCE = 32
 
 
 class Turns:
-    """The table of turns: of an owner, by the id of the first call, up to `max_bytes`. Ids like `call_0` recur: if a
-    different turn comes under the same id, a row without a body says that either may be meant."""
+    """The table of turns: of an owner, by the id of the first call, up to `max_bytes`. IDs such as `call_0` recur: if
+    another turn has the same ID, a row without a body marks it as ambiguous."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Turns:
         return self._recent_turn_owners.may_have(owner, self._now())
 
     def add(self, owner: bytes, call_id: str, body: bytes) -> None:
-        """Keep a turn; one that is too large for all of the room is not kept, and nor is what it would replace."""
+        """Store a turn; one that exceeds the limit is not stored, and neither is the one it would replace."""
         now, db = self._now(), self._db
         with Transaction(db):
             row = db.execute(

@@ -29,7 +29,7 @@ _EMPTY = " AND ".join(f"{name} = 0" for name in MEASURES)
 
 
 class UnassignedRow(Struct, frozen=True, gc=False):
-    """What the assignment reads of a row of records."""
+    """The members of a record that assignment reads."""
 
     number: int
     id: str
@@ -75,7 +75,7 @@ class UnassignedRows:
         )
 
     def count(self, scope: RowScope) -> int:
-        """How many rows of a scope there are."""
+        """The number of rows in a scope."""
         where, given = _where(scope)
         return int(self._db.execute(f"SELECT count(*) FROM {where}", given).fetchone()[0])
 
@@ -102,8 +102,8 @@ class UnassignedRows:
         return [UnassignedRow(*row) for row in self._in(f"SELECT {_ROW} FROM records WHERE number IN ({{}})", numbers)]
 
     def assign(self, assigned: Sequence[tuple[int, int, int]], relations: Iterable[tuple[int, int]]) -> None:
-        """Write session, thread and number of unassigned rows, and move what they come to from thread 0 to their
-        threads, which must be there. The rows and their relations are unassigned no more."""
+        """Write session, thread and number of unassigned rows, and move their totals from thread 0 to their threads,
+        which must exist. The rows and their relations are unassigned no more."""
         db, numbers = self._db, [number for _, _, number in assigned]
         self._change("DELETE FROM unassigned WHERE number IN ({})", numbers)
         db.executemany("DELETE FROM unassigned_relations WHERE relation = ? AND number = ?", sorted(relations))
@@ -118,7 +118,7 @@ class UnassignedRows:
                 f" FROM records WHERE number IN ({{}}) GROUP BY 1, 2 ON CONFLICT ({_KEY}) DO UPDATE SET {_GROWN}",
                 moved,
             )
-        # What belongs to no thread is nothing, and not a thread of zeros.
+        # Totals without a thread are removed, not kept as a thread of zeros.
         self._change(
             f"DELETE FROM thread_sums WHERE thread = 0 AND quarter IN (SELECT {_BUCKET} FROM records WHERE number IN"
             f" ({{}})) AND {_EMPTY}",

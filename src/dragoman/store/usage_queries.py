@@ -15,9 +15,9 @@ from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.records import BUCKET_MICROSECONDS, tags_of
 
-# What sums are kept by beside the time.
+# Groups of totals, besides the time.
 NAMES = ("key", "client", "provider", "model")
-# What was added up, in the order of `MEASURES`.
+# The totals, in the order of `MEASURES`.
 Measures = tuple[int, ...]
 
 _DAY, _HOUR = 96, 4
@@ -26,7 +26,7 @@ _COLUMNS = ", ".join(MEASURES)
 _SUMMED_ALONE = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
 _SUMMED = ", ".join(f"sum(q.{name}) AS {name}" for name in MEASURES)
 
-# What a session and a thread are called, and where that stands.
+# The names of sessions and threads, and their columns.
 SESSION_NAMES = ("session", "session_id", "key", "client")
 THREAD_NAMES = ("thread", "thread_id", "thread_class", "label", *SESSION_NAMES)
 _OF_SESSION = "s.name, s.id, s.key, s.client"
@@ -52,7 +52,7 @@ class NamedUsage(Struct, frozen=True):
 
 
 class _UsageGroup(Struct, frozen=True, kw_only=True):
-    """How threads are asked about, and sessions."""
+    """The tables of threads, and of sessions."""
 
     of: str
     # Their name, the tables of their numbers and names, which a forgotten one has none of, and the join from totals to
@@ -114,7 +114,7 @@ class UsageQueries(Queries):
         return [(row[0], row[1:]) for row in rows]
 
     def by_names(self, names: Sequence[str], start: int, end: int) -> dict[tuple[str, ...], Measures]:
-        """What was added up under each combination of some of `NAMES`."""
+        """Totals for each combination of some of `NAMES`."""
         assert names and set(names) <= set(NAMES)
         listed, count = ", ".join(names), len(names)
         owned, key = ("", ()) if self.scope is None else (" AND key = ?", (self.scope.key,))
@@ -167,7 +167,7 @@ class UsageQueries(Queries):
         return self._short(_SESSIONS, f"{joined} WHERE {_WITHIN} AND q.thread <> 0 GROUP BY t.session", start, end)
 
     def without_thread(self, start: int, end: int) -> Measures | None:
-        """What belongs to no thread; None if nothing does. Not of one key: rollups of threads have none."""
+        """Totals without a thread; None if nothing does. Not of one key: rollups of threads have none."""
         assert self.scope is None
         statement = f"SELECT {_SUMS} FROM thread_sums q INDEXED BY thread_sums_by_thread WHERE thread = 0 AND {_WITHIN}"
         measures: Measures = self._named(statement, start, end)[0]
@@ -195,7 +195,7 @@ class UsageQueries(Queries):
         of = group.of
         totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
         select = f"SELECT {group.names}, {_FIGURES} FROM"
-        # Where all are known the index alone tells how many there are.
+        # If all are known, the index alone has their number.
         not_forgotten = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
         across = self._named(
             f"{select} (SELECT o.{of}, {_SUMMED} FROM {totals} {group.buckets} WHERE {_MET} AND {_ACROSS}"
@@ -212,7 +212,7 @@ class UsageQueries(Queries):
             chosen = f"SELECT o.{of} {within} ORDER BY o.cost DESC, o.requests DESC, o.input DESC LIMIT {most}"
             inside = self._named(f"{select} {of}_totals g {group.named} WHERE g.{of} IN ({chosen})", start, end)
             count = self._named(f"SELECT count(*) {within}", start, end)[0][0] if len(inside) == most else len(inside)
-        # Of some that lie across the edges nothing was heard in between.
+        # Some that lie across the edges were not active in between.
         active = [row for row in across if row[-1] is not None]
         return NamedUsage(inside + active, count + len(active))
 
@@ -223,7 +223,7 @@ class UsageQueries(Queries):
         return bool(rows[0][0])
 
     def _owned(self, group: _UsageGroup) -> str:
-        """What leads to names, of the scope's sessions alone."""
+        """The join to names, for the scope's sessions alone."""
         return group.named if self.scope is None else f"{group.named} WHERE s.key = :key AND s.started >= :owned"
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
@@ -240,7 +240,7 @@ def add_measures(groups: dict[tuple[str, ...], Measures], group: tuple[str, ...]
 
 
 def split_spans(start: int, end: int, spans: Sequence[int] = (_DAY, _HOUR, 1)) -> Iterator[tuple[int, int, int]]:
-    """A time as days, hours and quarters that are kept as such: how long each is, from where and up to where."""
+    """A time range as days, hours and 15-minute buckets: length, start and end of each."""
     if start >= end:
         return
     span, smaller = spans[0], spans[1:]

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Expedite(Struct, eq=False, kw_only=True):
-    """Says of units that wait for a busy store, once it is `now`, that they are tried once more and then given up."""
+    """Cancellation flag for queued work: once it is `now`, each item is tried one last time and then fails."""
 
     now: bool = False
 
@@ -65,7 +65,7 @@ class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
         return self.at_last or self.future is None or not self.future.cancelled()
 
 
-# A unit, what it gave, and what it raised.
+# A work item, its result, and its exception.
 Outcome = tuple[WorkItem[object], object, BaseException | None]
 
 
@@ -81,7 +81,7 @@ class Attempts:
         next(self._work)
 
     def __call__(self, work: Callable[[Tables], object]) -> tuple[object, BaseException | None]:
-        """What work gives, or what it raises."""
+        """The result of work, or its exception."""
         self._work.send(work)
         return self._came.pop()
 

@@ -28,11 +28,11 @@ from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
 from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
-# How soon a busy store is tried again, in seconds: other processes mostly hold it for a moment only.
+# Seconds between two tries of a busy store: other processes usually hold it for a moment only.
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05
-# Units that are taken from the line at once, so that one transaction does not hold up who comes next.
+# Work items that are taken from the queue at once, so that one transaction does not delay later ones.
 _AT_ONCE = 256
-# How long what was read waits to be told together with what is read next, in seconds.
+# Seconds for which results of reads wait to be delivered with later ones.
 _TOGETHER = 0.001
 
 Alarm = Callable[[float, Callable[[], None]], None]
@@ -53,11 +53,11 @@ class StoreThread:
         self._thread: threading.Thread | None = None
         # None is nothing but a reason to look.
         self._queue: SimpleQueue[WorkItem[object] | None] = SimpleQueue()
-        # How many were put in the line, and how many of them have been seen to, be it that they are stuck.
+        # Number of queued work items, and of those handled, including stuck ones.
         self._submitted = 0
         self._taken = 0
         self._seen = 0
-        # Whether what is stuck is to be tried before its time.
+        # Whether stuck items are to be tried early.
         self._expedited = False
         # When the thread must end, and the callback for it.
         self._ends: float | None = None
@@ -74,7 +74,7 @@ class StoreThread:
         self._alarmed = False
         self._only_reads = False
         self._attempt = Attempts(tables)
-        # Of this turn, told or not.
+        # The items of this round, delivered or not.
         self._under_way: list[WorkItem[object]] = []
 
     def submit(self, unit: WorkItem[object]) -> None:
@@ -102,12 +102,12 @@ class StoreThread:
                 self._queue.put(None)
 
     def expedite(self) -> None:
-        """Let the thread try at once what is stuck."""
+        """Let the thread try stuck items at once."""
         self._expedited = True
         self.wake()
 
     def end(self, seconds: float, ended: Callable[[], None]) -> None:
-        """Do what was asked for within some seconds and nothing else, let go of the file, and say so, from anywhere."""
+        """Finish pending work within some seconds, close the file, and report it; callable from any thread."""
         if os.getpid() != self._process:
             ended()
             return
@@ -199,7 +199,7 @@ class StoreThread:
             elif not pending[0].writes:
                 self._read_some()
             elif self._stuck:
-                # Nothing is written before what was asked for earlier.
+                # Writes keep their order.
                 self._stuck.append(pending.popleft())
             else:
                 self._write(self._next_writes())
@@ -208,7 +208,7 @@ class StoreThread:
         return self._ends is not None and self._clock() >= self._ends
 
     def _read_some(self) -> None:
-        """Look up what comes next, and tell it together unless that takes long."""
+        """Run the next reads, and deliver them together unless that takes long."""
         pending = self._at_hand
         outcomes: list[Outcome] = []
         until = self._clock() + _TOGETHER
@@ -230,11 +230,11 @@ class StoreThread:
         return units
 
     def _read(self, unit: WorkItem[object], outcomes: list[Outcome]) -> None:
-        """Look something up, all of it in one state of the file; only who has that for itself can be in the way."""
+        """Run a read in one snapshot of the file; only an exclusive lock can block it."""
         db = self._db
         try:
             if not self._only_reads:
-                # Said first: what is taken for read only by mistake is made writable again.
+                # First, so that an item that was taken for a read by mistake becomes writable again.
                 self._only_reads = True
                 db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
@@ -253,7 +253,7 @@ class StoreThread:
             outcomes.append((unit, done, error))
 
     def _write(self, units: list[WorkItem[object]]) -> None:
-        """Do units in one transaction and tell; where that fails, each alone."""
+        """Run items in one transaction and deliver; if that fails, each alone."""
         if not units:
             return
         try:
@@ -276,7 +276,7 @@ class StoreThread:
                     self._write([unit])
 
     def _commit(self, units: list[WorkItem[object]]) -> list[Outcome]:
-        """Do units in one transaction, each of which can be undone alone; an error says that none of them was kept."""
+        """Run items in one transaction with savepoints; an error means that none was committed."""
         # Each statement may cost a change of threads, so that there are no more of them than needed.
         db, alone = self._db, len(units) == 1
         if self._only_reads:
@@ -324,7 +324,7 @@ class StoreThread:
         self._version = version
 
     def _give_up_late_ones(self) -> None:
-        """Say to those whose time is over that they were not served."""
+        """Fail the items that are past their time."""
         now, over = self._clock(), self._is_over_time()
         late: list[Outcome] = []
         waiting: deque[WorkItem[object]] = deque()

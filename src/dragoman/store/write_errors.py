@@ -1,4 +1,4 @@
-"""Write errors: why a file cannot be written, who may, and the fix. Usually a volume belongs to root."""
+"""Write errors: why a file cannot be written, which user can, and the remedy. Usually a volume belongs to root."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherw
         return None
     nearest = next(place for place in (directory, *directory.absolute().parents) if _exists(place))
     if os.statvfs(nearest).f_flag & os.ST_RDONLY:
-        # SQLite does not tell it from what this user alone may not.
+        # SQLite does not distinguish it from missing permissions.
         return fixed
     blocked = next((place for place in (path, nearest) if _exists(place) and not _may_write(place)), None)
     if blocked is None:
