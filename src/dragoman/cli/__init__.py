@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flushed(status: int) -> int:
-    """Write what is left to be written, here, where an error is not merely complained of; the status after that."""
+    """Flush the output here, where an error changes the status; returns the status."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue
@@ -78,19 +78,19 @@ def _flushed(status: int) -> int:
 
 
 def _fill_standard_streams() -> None:
-    """Open what is missing of them: else a socket takes the number of one, and gets what is written to it."""
+    """Open missing standard streams: otherwise a socket would get the number of one, and its data."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # It takes the lowest number that is free, which is this one.
+            # It gets the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or os.fdopen(1, "w", errors="backslashreplace", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
 def tree(words: Sequence[str] = ()) -> Parser:
-    """The parser of a command line: of its own command, or of all of them if it names none or asks for help before."""
+    """The parser of a command line: of its command, or of all commands without one or before a help option."""
     at = command_at(words)
     is_general = any(word.startswith(("-h", "--h")) for word in words[:at])
     named = [name for name in words[at : at + 1] if name in COMMANDS and not is_general]
@@ -129,7 +129,7 @@ def _run(words: Sequence[str]) -> int:
     try:
         status: int = options.run(options)
     except UsageError as error:
-        # What only the command itself understands ends as what argparse refuses does.
+        # Invalid values end like errors of argparse.
         documents.complain(str(error))
         return USAGE
     except ConfigErrors as error:
@@ -154,7 +154,7 @@ def _joined(words: list[str], parser: Parser) -> list[str]:
 
 
 def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those for the client, which argparse cannot be kept from reading."""
+    """The arguments of dragoman, and those for the client, which argparse must not read."""
     if _LAUNCH not in words[:1] or "--" not in words:
         return list(words), []
     end = words.index("--")

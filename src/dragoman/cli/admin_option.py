@@ -1,4 +1,4 @@
-"""Admin option: `--gateway URL`, by which a command asks a gateway's admin API instead of the file of this machine."""
+"""Admin option: `--gateway URL`: a command uses a gateway's admin API instead of the file of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_admin_gateway(parser: argparse.ArgumentParser) -> None:
-    """Declare which gateway is asked."""
+    """Declare the option for the gateway."""
     parser.add_argument("--gateway", metavar="URL", help="ask this gateway, and not the file of this machine")
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
 
@@ -26,7 +26,7 @@ def admin_client(options: argparse.Namespace) -> AdminClient | None:
     from dragoman.launching.admin_client import AdminClient
     from dragoman.launching.keys import find_key
 
-    # The configuration of this machine says nothing about the keys of that gateway.
+    # The configuration of this machine does not have the keys of that gateway.
     address, key = read_gateway(options.gateway), find_key(Settings(), os.environ, options.key_file)
     warn_of_clear_text(address, key)
     return AdminClient(address, key.sent)

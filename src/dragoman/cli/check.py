@@ -28,7 +28,7 @@ from dragoman.routing.target import Target
 from dragoman.terminal import cells
 
 FAILED = 1
-# How wide the titles at the side are.
+# Width of the titles at the side.
 _SIDE = 11
 _LIVE = (
     Column(heading="STATE", styles={"ok": GREEN, "failed": RED}),
@@ -103,7 +103,7 @@ def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
 
 
 def _price_doubts(settings: Settings) -> Iterator[str]:
-    """What is strange about prices, or missing where a line goes by them; a window that is unknown is no matter."""
+    """Unusual prices, and missing ones on routes that need them; an unknown window is no problem."""
     book, now = price_book_of(settings, documents.complain), time.time()
     if settings.prices:
         yield from override_warnings(settings, book, now)
@@ -123,7 +123,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
             # The reason is reported elsewhere.
             continue
         for target in targets.values():
-            # A model that the client's name decides on is known when it is asked for.
+            # A model that depends on the client's name is known only with a request.
             facts = facts_of(book, target.provider, target.model, now)
             if "*" in target.model or estimate(facts, 1, 0, 1).total is not None:
                 continue
@@ -144,7 +144,7 @@ def _priced(route: Route) -> Iterator[Target]:
 
 
 def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
-    """What was found: what it is, its name if it has one, and words."""
+    """The summary: kind, name if it has one, and text."""
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield "file", settings.file or "none: environment variables only"
@@ -179,7 +179,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
 
 def _unpriced(settings: Settings) -> Iterator[str]:
     """The targets in the file without a known price, each once."""
-    # Which model a client's name decides on is known when it is asked for.
+    # The model for a client's name is known only with a request.
     texts = (text for route in settings.routes for text in route.targets if "*" not in text)
     named = dict.fromkeys(split_protocol(text)[0] for text in texts)
     book, now = None, time.time()

@@ -33,7 +33,7 @@ class CommandPlace(Struct, frozen=True, kw_only=True):
     """Where a command line has come to: after the name of a command, each word behind a blank."""
 
     path: str
-    # What may stand here beside options: commands, or the choices of an argument, with a word on each.
+    # Completions besides options: commands, or the choices of an argument, with descriptions.
     completions: Mapping[str, str]
     options: tuple[Option, ...]
 
@@ -68,7 +68,7 @@ def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] 
     words |= dict.fromkeys(more, "")
     yield CommandPlace(path=path, completions=words, options=tuple(map(_option, options_of(parser))))
     for name, child in below.items():
-        # Of a name of two words the second stands where the first one has come to.
+        # Of a name of two words, only the second is completed after the first.
         longer = [other.removeprefix(f"{name} ") for other in below if other.startswith(f"{name} ")]
         yield from places(child, f"{path} {name}", longer)
 

@@ -81,7 +81,7 @@ def run_check(options: argparse.Namespace) -> int:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Write out what is recorded."""
+    """Export the records."""
     from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
     from dragoman.records.time_range import period_of, zone_of
     from dragoman.store.record_queries import Exports
@@ -94,7 +94,7 @@ def run_export(options: argparse.Namespace) -> int:
     if not Path(record_file.path).exists():
         documents.complain(f"no requests recorded yet: {record_file.path} does not exist")
     with closing(open_record_tables(record_file.path, read_only=True)) as tables:
-        # Rows are cut where it was said, since they have their own times; up to now is all that is there.
+        # Rows are cut at the requested time, since they have their own times; until now means all rows.
         until = period.requested_until * _MICRO if options.until else _EVER
         records = exchanges(Exports(tables.connection), period.requested_since * _MICRO, until)
         lines = as_json_lines(records) if options.format == "jsonl" else as_csv(csv_names(), records)
@@ -108,7 +108,7 @@ def run_export(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _written(place: Path) -> Iterator[IO[bytes]]:
-    """A file that is there when all of it is, for its user alone; what was there before stays until then."""
+    """A file that appears complete, readable only by its user; an older file stays until then."""
     if place.exists() and not place.is_file():
         # A device, or a pipe.
         with place.open("wb", _BUFFER_BYTES) as file:

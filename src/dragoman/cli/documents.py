@@ -1,4 +1,4 @@
-"""Documents: where a command reads from and what it looks at first."""
+"""Documents: the input of commands and its detection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.wire.json import encode_text
 
 _CHUNK = 65536
-# What a message goes on with below its first line.
+# The indent of further lines of a message.
 _INDENT = "  "
 
 
@@ -26,7 +26,7 @@ def read(name: str) -> bytes:
 def chunks(name: str) -> Iterator[bytes]:
     """A file or the standard input as it comes."""
     if name == "-":
-        # What has come so far, not a full buffer: a stream is translated as it comes.
+        # The data so far, not a full buffer: a stream is translated as it arrives.
         while chunk := os.read(sys.stdin.fileno(), _CHUNK):
             yield chunk
         return
@@ -45,7 +45,7 @@ def complain(problem: str, command: str = "") -> None:
 
 
 def request_problem(error: DragomanError) -> str:
-    """What is wrong with a request; if it has no model, with the option that names one."""
+    """The problem of a request; without a model, with the option that names one."""
     is_nameless = isinstance(error, WireError) and (error.path, error.actual) == ("/model", "nothing")
     return f"{error}; --model NAME sets it" if is_nameless else str(error)
 
@@ -56,7 +56,7 @@ def may_ask() -> bool:
 
 
 def prompt(question: str) -> None:
-    """Ask for yes or no on the standard error; the answer is for the caller to read."""
+    """Ask for confirmation on standard error; the caller reads the reply."""
     sys.stderr.write("\n".join(wrapped(screen_of(sys.stderr), f"{question} [y/N]", _INDENT)) + " ")
     sys.stderr.flush()
 
@@ -86,7 +86,7 @@ def write_text(text: str, screen: OutputScreen | None = None) -> None:
 
 
 def show(options: argparse.Namespace, document: JsonValue, as_text: Callable[[OutputScreen], str]) -> None:
-    """Write a result to the standard output: a JSON document with `--json`, else text for what it can show."""
+    """Write a result to standard output: a JSON document with `--json`, else text in its character set."""
     if options.json:
         write(encode_text(document).encode() + b"\n")
     else:

@@ -35,7 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is the same for printing and for launching."""
+    """Declare the shared options of printing and launching."""
     parser.add_argument("client", choices=CLIENTS, help="the program")
     parser.add_argument("--model", metavar="NAME", help="model name, as `provider/model` or a route")
     parser.add_argument("--small-model", metavar="NAME", help="model for titles and summaries (default: the same)")
@@ -44,7 +44,7 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
-    """Declare which gateway is meant, and how it is spoken to."""
+    """Declare the options of the gateway and its key."""
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
     parser.add_argument("--gateway", metavar="URL", help="address of a running gateway (default: on this machine)")
@@ -114,7 +114,7 @@ def warn_of_clear_text(address: str, key: GivenKey) -> None:
 def launch_options_of(
     client: LaunchableClient, options: argparse.Namespace, settings: Settings, address: str
 ) -> LaunchOptions:
-    """What the user asked for, if the client can have it."""
+    """The requested options, if the client supports them."""
     if client.needs_model and options.model is None:
         raise UsageError(f"{client.name} needs a model: --model NAME")
     if options.small_model is not None and not client.has_small_model:
@@ -132,7 +132,7 @@ def launch_options_of(
 def with_sizes(
     launch_options: LaunchOptions, client: LaunchableClient, settings: Settings, key: GivenKey, running: str | None
 ) -> LaunchOptions:
-    """A wish with what is known of its models: by the gateway that runs, else by the configuration."""
+    """Launch options with metadata of their models: from the running gateway, else from the configuration."""
     names = launch_options.models if client.offers_models else launch_options.requested_models
     if not names:
         return launch_options

@@ -16,7 +16,7 @@ TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Origin(NamedTuple):
-    """Whom a connection is with: calls to the same origin share connections. `host` has no brackets."""
+    """The peer of a connection: calls to the same origin share connections. `host` has no brackets."""
 
     scheme: str
     host: str
@@ -24,12 +24,12 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port as they stand in a tunnel's request."""
+        """Host and port as in a CONNECT request."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def host_header(self) -> str:
-        """Host and, unless it is the scheme's own, port as they stand in a Host header."""
+        """Host and, unless it is the default, port as in a Host header."""
         authority = self.authority
         return authority.rpartition(":")[0] if self.port == PORTS[self.scheme] else authority
 
@@ -51,7 +51,7 @@ def locate(url: str) -> tuple[Origin, str]:
 
 def _locate(url: str) -> tuple[Origin, str]:
     parts = urlsplit(url)
-    # urlsplit drops tabs and line breaks without a word: they are looked for in what it was given.
+    # urlsplit drops tabs and line breaks silently: they are searched in its input.
     if not TARGET.fullmatch(url.partition("#")[0].partition("?")[2] or "-") or any(c in url for c in "\t\r\n"):
         raise ValueError("a URL holds characters that must be percent-encoded")
     if parts.scheme not in PORTS or not parts.hostname:
@@ -61,7 +61,7 @@ def _locate(url: str) -> tuple[Origin, str]:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.startswith("/") or not TARGET.fullmatch(target):
         raise ValueError("a URL holds characters that must be percent-encoded")
-    # `port` itself raises ValueError for what is no port, but takes 0.
+    # `port` raises ValueError for an invalid port, but accepts 0.
     port = PORTS[parts.scheme] if parts.port is None else parts.port
     return Origin(parts.scheme, host_name(parts.hostname), port), target
 
@@ -98,7 +98,7 @@ _lined = lru_cache(maxsize=1024)(_line)
 
 
 def check_name(name: bytes) -> None:
-    """`ValueError` for a header name that cannot stand on the wire, or that is the client's own to write."""
+    """`ValueError` for an invalid header name, or one that only the client may write."""
     if not TOKEN.fullmatch(name):
         raise ValueError("a header name holds characters that no name has")
     if name.lower() in (b"host", b"content-length", b"transfer-encoding"):

@@ -29,7 +29,7 @@ MAX_DISCARD_BYTES = 256 * 1024
 
 
 class Mode(Enum):
-    """What becomes of bytes that arrive."""
+    """The handling of incoming bytes."""
 
     HELD = "held"
     WANTED = "wanted"
@@ -60,7 +60,7 @@ class BodySource(Protocol):
         ...
 
     def too_much(self) -> None:
-        """More came than is worth throwing away."""
+        """More bytes arrived than are worth discarding."""
         ...
 
 
@@ -73,7 +73,7 @@ class ByteCharge(Protocol):
         ...
 
     def add(self, size: int) -> None:
-        """Charge what came."""
+        """Charge incoming bytes."""
         ...
 
     def complete(self) -> None:
@@ -86,7 +86,7 @@ class ByteCharge(Protocol):
 
 
 class ByteAccount(Protocol):
-    """What bytes of unfinished bodies are charged to."""
+    """The account that unfinished bodies are charged to."""
 
     def open(self, pause: Callable[[], None], resume: Callable[[], None]) -> ByteCharge:
         """Begin to charge a body; `pause` and `resume` are called as there is room for more of it."""
@@ -98,7 +98,7 @@ class Body(Struct, eq=False):
 
     source: BodySource
     length: int | None
-    # Whether the client waits to be told that it may send.
+    # Whether the client waits for 100 Continue.
     expects: bool
     complete: bool = False
     taken: bool = False
@@ -131,7 +131,7 @@ class Body(Struct, eq=False):
                 self._wake()
 
     def _pass_threshold(self) -> None:
-        """Do what the table above says."""
+        """Act as in the table above."""
         match self.mode:
             case Mode.HELD:
                 self.source.hold()
@@ -148,7 +148,7 @@ class Body(Struct, eq=False):
         self._wake()
 
     def discard(self) -> None:
-        """Throw away what is here and what will come."""
+        """Discard present and future bytes."""
         self.mode = Mode.UNWANTED
         self.threshold = self.size + MAX_DISCARD_BYTES
         self.pieces.clear()

@@ -15,7 +15,7 @@ class ByteBuffer(Struct, eq=False):
 
     size: int = 0
     _pieces: list[bytes] = []
-    # The small pieces since the last one that was kept.
+    # Small pieces since the last large one.
     _small: bytearray | None = None
 
     def append(self, piece: bytes) -> None:
@@ -33,7 +33,7 @@ class ByteBuffer(Struct, eq=False):
                 self._flush_small(self._small)
 
     def take(self) -> bytes:
-        """All that came, as one; nothing is left."""
+        """All bytes as one; the buffer is empty then."""
         if self._small is not None:
             self._flush_small(self._small)
         pieces, self._pieces, self.size = self._pieces, [], 0
@@ -41,7 +41,7 @@ class ByteBuffer(Struct, eq=False):
         return b"".join(pieces)
 
     def clear(self) -> None:
-        """Forget what came."""
+        """Drop all bytes."""
         self.size = 0
         self._pieces = []
         self._small = None

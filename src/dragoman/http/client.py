@@ -1,4 +1,4 @@
-"""The client: calls over HTTP/1.1 on connections that are kept."""
+"""The client: calls over HTTP/1.1 on pooled connections."""
 
 from __future__ import annotations
 

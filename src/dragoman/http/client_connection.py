@@ -1,5 +1,5 @@
-"""One client's connection, which serves messages one after another; `phases.py` has its states. What follows the
-current message stays unparsed in `backlog`; what came in one read with its end is queued."""
+"""One client's connection, which serves messages one after another; `phases.py` has its states. Bytes after the current
+message stay unparsed in `backlog`; messages of the same read as its end are queued."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dragoman.http")
 
 BACKLOG = 64 * 1024
-# How much is parsed at once of what may hold many messages.
+# Bytes that are parsed at once if they may hold many messages.
 SLICE = 4 * 1024
 # Pieces of a body in one read from which on the connection waits for its turn: chunks of less than 256 bytes.
 MANY_PIECES = 1024
@@ -58,12 +58,12 @@ class ClientConnection(asyncio.Protocol):
         # Whether the transport buffers more than the client has read, and how much at the last check.
         self.paused = False
         self.unsent = 0
-        # Called when the client has read what was written, or never will.
+        # Called when the client has read the data, or never will.
         self.when_sent: list[Callable[[], None]] = []
         # Since when the pace of a body is measured, and its size then.
         self.paced = (0.0, 0)
 
-    # What the loop calls.
+    # Callbacks of the loop.
 
     # Both loops give a transport for both directions, which the protocol's own signature does not promise.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -128,13 +128,13 @@ class ClientConnection(asyncio.Protocol):
         self.server.remove(self)
 
     def pause_writing(self) -> None:
-        """Tell the handler that the client does not read."""
+        """Inform the handler that the client does not read."""
         self.paused = True
         if self.current is not None:
             self.current.pause()
 
     def resume_writing(self) -> None:
-        """Tell the handler that the client reads again, or turn to what had to wait."""
+        """Inform the handler that the client reads again, or continue with deferred work."""
         self.paused = False
         self._notify_sent()
         if self.current is not None:
@@ -151,7 +151,7 @@ class ClientConnection(asyncio.Protocol):
         for call in waiting:
             call()
 
-    # What requests and bodies call.
+    # Called by requests and bodies.
 
     def send(self, data: bytes) -> None:
         """Write to the client if it is there."""
@@ -159,7 +159,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def after_sending(self, call: Callable[[], None]) -> None:
-        """Call when the client has read most of what was written, or is gone."""
+        """Call this when the client has read most of the data, or is gone."""
         if not self.gone and self._is_behind():
             self.when_sent.append(call)
         else:
@@ -216,7 +216,7 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.hold()
 
-    # What the server calls.
+    # Called by the server.
 
     def retire(self) -> None:
         """Close if nothing is under way, else after the reply."""
@@ -225,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     def stop(self) -> None:
-        """Cancel what is under way, and close."""
+        """Cancel the running handler, and close."""
         if self.current is not None:
             self._cancel(self.current)
         elif not self.closing:
@@ -264,7 +264,7 @@ class ClientConnection(asyncio.Protocol):
         if body is None:
             return
         if self.holding or self.waiting:
-            # Not the client is silent: there is no room for what it sends, or it waits for its turn.
+            # The client is not silent: the gateway lacks room for its data, or it waits for its turn.
             self.since = now
         since, size = self.paced
         if self.holding or self.waiting or body.charge is None or not body.charge.is_contended:
@@ -280,7 +280,7 @@ class ClientConnection(asyncio.Protocol):
             self.current.content.fail(ClientError(408, message))
 
     def _expire(self) -> None:
-        """Do what the table says about a passed limit."""
+        """Act as the table states for a passed limit."""
         if self.phase is HEAD:
             self._refuse(RefusedMessage(status=408, message="the headers did not come in time"))
         elif self.phase is BODY:
@@ -291,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     def _catch_up(self) -> None:
-        """Parse of what was put aside as much as makes a message; the rest is neither copied nor looked at."""
+        """Parse one message of the backlog; the rest is neither copied nor read."""
         parser, backlog = self.parser, self.backlog
         while backlog and not (parser.queue and parser.incoming is None and not parser.final):
             step = max(SLICE, parser.owed())
@@ -332,7 +332,7 @@ class ClientConnection(asyncio.Protocol):
                 self.release()
 
     def _wait_in(self, phase: ConnectionPhase) -> None:
-        """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
+        """Enter a phase, or stay in it without a new start; a client without any data stays fresh."""
         if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
             self.phase = phase
             self.since = self.loop.time()
@@ -413,7 +413,7 @@ class ClientConnection(asyncio.Protocol):
         self._close()
 
     def _close(self) -> None:
-        """Close after what was written; where input may be unread, in a way that lets the client read the reply."""
+        """Close after the written data; if input may be unread, so that the client can read the reply."""
         self.closing = True
         self.backlog.clear()
         if (self.parser.incoming is None and not self.parser.stray) or not self.transport.can_write_eof():

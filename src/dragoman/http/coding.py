@@ -10,27 +10,27 @@ from typing import Protocol
 
 from dragoman.errors import ClientError, DragomanError
 
-# What a decoder gives out at once, and what it takes in.
+# Maximum output of a decoder step, and its input.
 STEP = 256 * 1024
 STEP_IN = 64 * 1024
-# What the packages are given at once: zlib and br copy what they leave of it. The largest block of zstd is 128 KiB and
-# the shortest takes four bytes: a slice of this size gives 16 MiB at most.
+# Input of the packages at once: zlib and br copy the unread rest. The largest block of zstd is 128 KiB and the shortest
+# takes four bytes: a slice of this size gives 16 MiB at most.
 SLICE = 16 * 1024
 ZSTD_SLICE = 512
 # Members of gzip, frames of zstd: each costs time, and empty ones fit into twenty bytes.
 MAX_MEMBERS = 4096
-# What an HTTP decoder of zstd must support, and an encoder may not exceed: RFC 9659, section 3.
+# The window that every HTTP decoder of zstd must support, and no encoder may exceed: RFC 9659, section 3.
 ZSTD_WINDOW = 8 * 1024 * 1024
 # Real clients apply no more. A long list is an attack.
 MAX_CODINGS = 2
 
 
 class BrokenCoding(DragomanError):
-    """Bytes that are not what their content coding says; never leaves this package."""
+    """Bytes that do not match their content coding; never leaves this package."""
 
 
 class OversizeCoding(BrokenCoding):
-    """More came out of a coding below another than the whole may have."""
+    """An inner coding has more output than the whole may have."""
 
 
 class Decoder(Protocol):
@@ -43,12 +43,12 @@ class Decoder(Protocol):
         ...
 
     def finish(self) -> None:
-        """Say that no more bytes come; `BrokenCoding` if the coding was not at its end."""
+        """Mark the end of the input; `BrokenCoding` if the coding was not at its end."""
         ...
 
 
 class SlicedDecoder:
-    """What all decoders share: input waits here and is undone slice by slice until a step is full."""
+    """Shared by all decoders: input waits here and is decoded slice by slice until a step is full."""
 
     __slots__ = ("_at", "_full", "_given", "_rest", "_surplus", "pending")
 
@@ -60,7 +60,7 @@ class SlicedDecoder:
         self._at = 0
         # Whether the package may hold output although it took all its input.
         self._full = False
-        # Output beyond a step, where the package cannot be told to stop, and how much of it was given out.
+        # Output beyond a step, if the package cannot be stopped, and the part of it that was returned.
         self._surplus = b""
         self._given = 0
 
@@ -82,7 +82,7 @@ class SlicedDecoder:
         return self._give(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def _give(self, out: bytes) -> bytes:
-        """A step of what came out; the rest stays as it is, to be given without having been copied."""
+        """One step of output; the rest is returned later without a copy."""
         start, self._given = self._given, self._given + STEP
         if self._given >= len(out):
             self._surplus, self._given = b"", 0
@@ -105,7 +105,7 @@ class ZlibDecoder(SlicedDecoder):
         super().__init__()
         self._gzip = gzip
         self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
-        # Of deflate, the two bytes that tell its forms apart.
+        # Of deflate, the two bytes that distinguish its forms.
         self._start = b""
         self._members = 1
 
@@ -149,7 +149,7 @@ class ZlibDecoder(SlicedDecoder):
 
 
 def deflate_form(data: bytes) -> int:
-    """The window bits for a deflate body: with the two bytes of zlib around it, as the standard says, or bare."""
+    """The window bits for a deflate body: with the zlib header, as the standard requires, or raw."""
     wrapped = data[0] & 0x0F == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
     return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
 
@@ -170,7 +170,7 @@ class BrotliDecoder(SlicedDecoder):
         if self._brotli.is_finished():
             raise BrokenCoding("bytes after the end of a br body")
         if self._full:
-            # It takes no more before it has given out what it holds.
+            # It takes no more input before its output was returned.
             part = b""
         try:
             out: bytes = self._brotli.process(part, output_buffer_limit=max_bytes)
@@ -279,13 +279,13 @@ def decoder(coding: bytes, max_bytes: int) -> Decoder | None:
     chain: Decoder | None = None
     for name in reversed(names):
         made = DECODERS[name]()
-        # A coding adds a little to what it cannot compress.
+        # A coding slightly enlarges incompressible data.
         chain = made if chain is None else Chain(chain, made, max_bytes + STEP)
     return chain
 
 
 class BodyDecoder:
-    """A client's body that loses its codings step by step; from any step a `ClientError` says what is wrong."""
+    """A client's body whose codings are removed step by step; each step may raise a `ClientError` with the problem."""
 
     __slots__ = ("_decoder", "_limit", "_pieces", "_raw", "_size")
 
@@ -303,7 +303,7 @@ class BodyDecoder:
         self._size = 0
 
     def step(self) -> bool:
-        """Undo as much as a loop may do at once; tell whether that was all."""
+        """Decode as much as one turn of the loop allows; returns whether that was all."""
         undo, data, self._raw = self._decoder, self._raw, b""
         try:
             piece = data if undo is None else undo.feed(data)
@@ -332,7 +332,7 @@ class BodyDecoder:
 
 
 def decode_body(raw: bytes, codings: bytes, limit: int) -> bytes:
-    """A client's body without its codings, if it is not larger than `limit`; a `ClientError` says what is wrong."""
+    """A client's body without its codings, if it is not larger than `limit`; a `ClientError` has the problem."""
     undoing = BodyDecoder(raw, codings, limit)
     undoing.run()
     return undoing.body()

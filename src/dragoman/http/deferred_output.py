@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class DeferredOutput:
-    """Stands before a channel until it is released."""
+    """A channel that buffers until it is released."""
 
     def __init__(self, channel: ResponseOutput) -> None:
         self._channel = channel
@@ -33,15 +33,15 @@ class DeferredOutput:
         self._pieces.append(data)
 
     def after_sending(self, call: Callable[[], None]) -> None:
-        """Call when the client has read what is kept back, or is gone."""
+        """Call this when the client has read the buffered data, or is gone."""
         self._after.append(call)
 
     def sever(self, reset: bool) -> None:
-        """Break off after what is kept back."""
+        """Break off after the buffered data."""
         self._severed = reset
 
     def release(self) -> ResponseOutput:
-        """Let everything go; give the channel that stands for itself again."""
+        """Send everything; returns the real channel."""
         pieces, self._pieces = self._pieces, []
         if pieces:
             self._channel.send(b"".join(pieces))

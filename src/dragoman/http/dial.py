@@ -24,13 +24,13 @@ from dragoman.errors import (
 from dragoman.http.address import Origin
 from dragoman.http.proxy import Proxy
 
-# How long an address may take before the next one is tried beside it: RFC 8305, section 5.
+# Time for an address before the next one is tried in parallel: RFC 8305, section 5.
 STAGGER = 0.25
 # Probes after a minute of silence keep address translators from forgetting a call that thinks for long.
 KEEP_ALIVE_SECONDS = 60
 MAX_TUNNEL_BYTES = 64 * 1024
 
-# What is raised for what went wrong, and its words. First match wins, so kinds stand before their own parents.
+# The exception for each network error, and its message. The first match wins, so classes precede their parents.
 ERROR_MESSAGES: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
     (ssl.SSLCertVerificationError, Untrusted, "the provider's certificate is not trusted or is not for its name"),
     (ssl.SSLError, Unencrypted, "the provider did not agree on a TLS connection"),
@@ -51,7 +51,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class DialRoute(NamedTuple):
-    """Whom to reach, and through what."""
+    """The origin to reach, and its proxy."""
 
     origin: Origin
     proxy: Proxy | None
@@ -71,7 +71,7 @@ async def dial(route: DialRoute, seconds: float, make: Callable[[socket.socket],
 
 
 def dial_error(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
-    """What went wrong, in our words: the provider's fault, unless the machine, its name servers or a proxy failed."""
+    """The error for a failed dial: the provider's, unless the machine, its name servers or a proxy failed."""
     kind, words = next((kind, words) for cause, kind, words in ERROR_MESSAGES if isinstance(error, cause))
     if isinstance(error, socket.gaierror):
         # Its numbers are of another kind, and may be the same as those below.
@@ -79,7 +79,7 @@ def dial_error(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
     elif isinstance(error, OSError) and error.errno in SHORTAGES:
         kind = Exhausted
     origin, proxy, _ = route
-    # Through a tunnel TLS is spoken with the provider itself.
+    # Through a tunnel, TLS ends at the provider.
     if proxy is None or isinstance(error, ssl.SSLError):
         return kind(words, address=origin.host_header)
     address = Origin("http", proxy.host, proxy.port).host_header
@@ -197,7 +197,7 @@ async def attempt(address: SocketAddress) -> socket.socket:
 
 
 async def tunnel(end: socket.socket, origin: Origin, proxy: Proxy) -> None:
-    """Ask a proxy to pass everything on to the origin: RFC 9110, section 9.3.6."""
+    """Make a proxy forward everything to the origin: RFC 9110, section 9.3.6."""
     loop = asyncio.get_running_loop()
     place = origin.authority.encode("ascii")
     credentials = b"proxy-authorization: " + proxy.authorization + b"\r\n" if proxy.authorization else b""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 LINE_END = b"\r\n"
 EMPTY_LINE = b"\r\n\r\n"
-# How many lines a connection caches, and all together, and how long they are at most: some differ in every message.
+# Maximum header lines per connection's cache, and their sizes: some lines differ in every message.
 MAX_LINES = 64
 MAX_WRITTEN_LINES = 256
 MAX_LINE_BYTES = 512

@@ -46,20 +46,20 @@ class HttpCall(Struct, eq=False, weakref=True):
     _pool: Pool
     _request: UpstreamRequest
     _head: bytes
-    # To ask for the running one costs a call to the system.
+    # Getting the running loop costs a system call.
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     status: int = 0
     headers: HeaderList = []
-    # For time limits: raw bytes so far, and when the last of them came.
+    # For time limits: raw bytes so far, and the time of the last ones.
     received: int = 0
     last: float = 0.0
-    # How often the request went out once more, because a connection that was kept turned out to be dead.
+    # How often the request was sent again, because a pooled connection was dead.
     renewed: int = 0
     _connection: UpstreamConnection | None = None
     # Whether the connection served or rested before this call, and whether it died of that.
     _was_pooled: bool = False
     _lost: bool = False
-    # What is being waited for: a connection; a head or an end.
+    # The future that is waited for: a connection, or a head or an end.
     _connecting: asyncio.Future[UpstreamConnection] | None = None
     _waiter: asyncio.Future[None] | None = None
     # The class suffices for a closed call. An instance is created on access.
@@ -78,7 +78,7 @@ class HttpCall(Struct, eq=False, weakref=True):
     _fed: bool = False
 
     def __repr__(self) -> str:
-        # Neither credentials nor what was said may reach a log.
+        # Neither credentials nor contents may reach a log.
         return f"HttpCall(status={self.status}, bytes={self.received})"
 
     async def head(self) -> None:
@@ -103,7 +103,8 @@ class HttpCall(Struct, eq=False, weakref=True):
                     return
                 self._renew()
                 continue
-            # It took nothing of the request, so another may have it; a new one that fails is the provider's doing.
+            # It accepted nothing of the request, so another connection may get it; a new one that fails is the
+            # provider's fault.
             self._connection = None
             if not self._was_pooled:
                 raise Unreachable(NO_RESPONSE)
@@ -168,7 +169,7 @@ class HttpCall(Struct, eq=False, weakref=True):
                 waiter.set_exception(error)
 
     def close(self) -> None:
-        """Say that the answer is no longer wanted; a complete answer's connection is long back in the pool."""
+        """Cancel the response; a complete response's connection is already in the pool."""
         if self._connection is None and self._connecting is None and self._waiter is None:
             # No reader waits, and no data is pending.
             self._take = None
@@ -180,7 +181,7 @@ class HttpCall(Struct, eq=False, weakref=True):
         # would free them.
         self._error, self._broken = CallEnded, None
 
-    # What the connection calls.
+    # Callbacks of the connection.
 
     def on_head(self, status: int, headers: HeaderList) -> None:
         """Keep status and headers, and get ready to undo the body's codings."""
@@ -195,7 +196,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             waiter.set_result(None)
 
     def on_data(self, data: bytes) -> None:
-        """Pass a piece on, or keep it until it is asked for."""
+        """Deliver a piece, or buffer it until it is requested."""
         take = self._take
         if take is not None and self._decoder is None:
             try:
@@ -222,7 +223,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             self._flush_waiting()
 
     def on_break(self, error: UpstreamError) -> None:
-        """Hand over what came before, then the error; or go on with a new connection, if this one was stale."""
+        """Deliver buffered data, then the error; or retry on a new connection, if this one was stale."""
         stale = self._was_pooled and not self.renewed and self._loop.time() - self.last < STALE_SECONDS
         if stale and not self.received:
             self._connection = None
@@ -252,13 +253,13 @@ class HttpCall(Struct, eq=False, weakref=True):
         try:
             connection = await waiter
         except BaseException:
-            # Given up at the very moment that it came through.
+            # Cancelled at the moment of success.
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._pool.release(waiter.result())
             raise
         finally:
             self._connecting = None
-            # It holds the error whose frames would hold it.
+            # Breaks the cycle between the error and this frame.
             del waiter
         if self._error is not None:
             self._pool.release(connection)
@@ -298,7 +299,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             self.abort(BadResponse(NOT_HTTP))
 
     def _held(self) -> bool:
-        """Whether something that came has not been handed over."""
+        """Whether received data was not delivered yet."""
         return self._waiting.size > 0 or (self._decoder is not None and self._decoder.pending)
 
     def _give(self, data: bytes) -> None:
@@ -341,7 +342,8 @@ class HttpCall(Struct, eq=False, weakref=True):
                 self._give(piece)
 
     def _next_turn(self) -> None:
-        """Go on in the loop's next turn: a small piece may stand for gigabytes, and others wait. Nothing is read."""
+        """Continue in the loop's next turn: a small piece may decompress to gigabytes, and others wait. Nothing is
+        read."""
         if self._connection is not None:
             self._connection.pause()
         if not self._turning:

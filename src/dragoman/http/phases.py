@@ -35,7 +35,7 @@ PACE_TIME = 10.0
 
 
 class ConnectionPhase(Enum):
-    """What a connection waits for."""
+    """The phase of a connection."""
 
     FRESH = "fresh"
     IDLE = "idle"

@@ -78,7 +78,7 @@ class Pool:
         return waiter
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Give a connection to the first who waits for one, or let it rest."""
+        """Give a connection to the first waiter, or pool it."""
         crowded = connection.reused and (self._renewing or self._reuse.until)
         ends = connection.closing() or (crowded and not self._welcome())
         waiter = self._next() if (self._waiting or self._renewing) and not ends else None
@@ -101,7 +101,7 @@ class Pool:
         self._serve()
 
     def mistrust(self) -> None:
-        """Reuse nothing for a while: the other side said more than it was asked, perhaps on other connections too."""
+        """Disable reuse for a while: the other side sent unexpected data, perhaps on other connections too."""
         self._reuse.forbid(self._origin)
         self._drop_idle()
 

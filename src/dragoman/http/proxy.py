@@ -14,7 +14,7 @@ from dragoman.http.address import PORTS, Origin, host_name
 
 
 class Proxy(NamedTuple):
-    """A proxy that speaks HTTP; `authorization` is the value of Proxy-Authorization, or empty."""
+    """An HTTP proxy; `authorization` is the value of Proxy-Authorization, or empty."""
 
     host: str
     port: int

@@ -15,7 +15,7 @@ from dragoman.http.deferred_output import DeferredOutput
 from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, compose
 from dragoman.http.upstream_call import HeaderList
 
-# How a handler says that the connection ends with its reply.
+# The header by which a handler ends the connection with its reply.
 CLOSING = (b"connection", b"close")
 
 
@@ -29,7 +29,7 @@ class ResponseOutput(Protocol):
 
     @property
     def retiring(self) -> bool:
-        """Whether the connection ends with the present exchange, whatever the client asked."""
+        """Whether the connection ends with this exchange, whatever the client requested."""
         ...
 
     def send(self, data: bytes) -> None:
@@ -37,7 +37,7 @@ class ResponseOutput(Protocol):
         ...
 
     def after_sending(self, call: Callable[[], None]) -> None:
-        """Call when the client has read most of what was written, or is gone."""
+        """Call this when the client has read most of the data, or is gone."""
         ...
 
     def sever(self, reset: bool) -> None:
@@ -88,13 +88,13 @@ class ServerRequest(Struct, eq=False):
     mute: bool = False
     paused: bool = False
     resumed: asyncio.Future[None] | None = None
-    # What is waited for before anything more is sent.
+    # The future that holds back further data.
     held: asyncio.Future[None] | None = None
     on_pause: Callable[[], None] | None = None
     on_resume: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
-        # Neither credentials nor what was said may reach a log.
+        # Neither credentials nor contents may reach a log.
         return f"ServerRequest(method={self.method!r}, path={self.path!r})"
 
     @property
@@ -158,11 +158,11 @@ class ServerRequest(Struct, eq=False):
         return self.content.take_charge()
 
     def after_sending(self, call: Callable[[], None]) -> None:
-        """Call when the client has read most of what was written, or is gone."""
+        """Call this when the client has read most of the data, or is gone."""
         self._channel.after_sending(call)
 
     def hold(self, until: asyncio.Future[None]) -> None:
-        """Send nothing more until something else is done; what is written meanwhile goes out then."""
+        """Buffer all further data until a future is done."""
         self._channel = channel = DeferredOutput(self._channel)
         self.held = until
         until.add_done_callback(partial(self._release, channel))
@@ -171,7 +171,7 @@ class ServerRequest(Struct, eq=False):
         self._channel, self.held = channel.release(), None
 
     async def drained(self) -> None:
-        """Wait until the client has read most of what was written."""
+        """Wait until the client has read most of the data."""
         while self.paused and not self._channel.gone:
             if self.resumed is None:
                 self.resumed = asyncio.get_running_loop().create_future()
@@ -218,7 +218,7 @@ class ServerRequest(Struct, eq=False):
             self.chunked = not bodiless
             framing = b"" if bodiless else CHUNKED
         elif not self.mute:
-            # Only the end of the connection tells an HTTP/1.0 client where such a reply ends.
+            # An HTTP/1.0 client detects the end of such a reply only by the end of the connection.
             self.closes = True
         if self.closes:
             framing = CLOSE + framing

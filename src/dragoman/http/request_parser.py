@@ -27,8 +27,8 @@ from dragoman.http.upstream_call import HeaderList
 if TYPE_CHECKING:
     from dragoman.http.server import HttpServer
 
-# How many empty lines are looked for in the chunks that one piece brings of a message. Behind more of them no message
-# may follow in the same piece.
+# Maximum empty lines that are searched in the chunks of one read. Behind more of them no message may follow in the same
+# piece.
 MAX_EMPTY_LINES = 64
 # Longer targets are refused even where longer headers are not.
 URL_BYTES = 16 * 1024
@@ -49,7 +49,7 @@ class RefusedMessage(Struct, frozen=True, kw_only=True):
 
 
 class RequestLine(Struct, frozen=True):
-    """The first line of a head, as it stands and taken apart; `modern` is HTTP/1.1 rather than 1.0."""
+    """The first line of a head, raw and parsed; `modern` is HTTP/1.1 rather than 1.0."""
 
     line: bytes
     method: str
@@ -58,7 +58,7 @@ class RequestLine(Struct, frozen=True):
 
 
 class RequestParser:
-    """The reading half of a connection. `queue` holds what was read and not yet taken up, in order."""
+    """The reading half of a connection. `queue` holds complete messages, in order."""
 
     def __init__(self, owner: Owner, server: HttpServer, peer: str) -> None:
         self.owner = owner
@@ -68,9 +68,9 @@ class RequestParser:
         # The message whose body is being read, and whether a head has begun and is not complete.
         self.incoming: ServerRequest | None = None
         self.in_head = False
-        # Nothing further is understood: the client said that this is its last message, or broke the protocol.
+        # Later data is ignored: the client announced its last message, or broke the protocol.
         self.final = False
-        # Bytes came after the final message.
+        # Bytes arrived after the final message.
         self.stray = False
         # Pieces of a body since it was last handed on, and how many there were in all. The parser calls `append` itself
         # for each: a body may come in chunks of one byte, and a function in Python takes ten times as long.
@@ -87,17 +87,17 @@ class RequestParser:
         # Why a callback stopped the parser: status and words. The error itself would know the frames it went through.
         self._failure: tuple[int, str] | None = None
         self._replaying = False
-        # Bytes that have come since the parser last told something other than a piece of a head.
+        # Bytes since the last parser event other than a part of a head.
         self._unreported = 0
         # A head of which a part has come, and the line feeds in it.
         self._partial_head = bytearray()
         self._line_feeds = 0
-        # What is being fed of a head that is not complete.
+        # The part of an incomplete head that was fed.
         self._fed = b""
         # The end of the chunks that were fed last: an empty line may begin in it.
         self._chunks_tail = b""
         self._path = ""
-        # What this connection brought before: most of it comes again with its next message.
+        # Earlier lines of this connection: most recur in its next message.
         self._request_line: RequestLine | None = None
         self._header_of = HeaderLines().__getitem__
 
@@ -191,7 +191,7 @@ class RequestParser:
             request.content.feed(data, last)
 
     def owed(self) -> int:
-        """How many bytes of the body at hand are known to be still to come."""
+        """The announced bytes of this body that have not arrived yet."""
         body = self.incoming.content if self.incoming is not None else None
         return body.length - body.size if body is not None and body.length is not None else 0
 
@@ -213,7 +213,7 @@ class RequestParser:
             self._break(ClientError(*self._failure))
             return
         if isinstance(error, HttpParserInvalidURLError):
-            # How much of it was told depends on how the bytes were cut.
+            # The emitted part of it depends on the reads.
             self._url.clear()
         if self.incoming is None and self._is_long_target():
             self._break(ClientError(414, "the request target is too long"))
@@ -227,7 +227,7 @@ class RequestParser:
         request = self.incoming
         if request is None:
             return
-        # That one took the head for the whole message.
+        # The parser took the head for the whole message.
         self._ends.clear()
         length = request.content.length
         framing = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
@@ -238,7 +238,7 @@ class RequestParser:
         self._url.clear()
 
     def _break(self, error: ClientError) -> None:
-        """Stop reading for good: the message at hand is refused, or its handler told if it is already at work."""
+        """Stop reading for good: the message is rejected, or its running handler informed."""
         self.final = True
         self.stray = True
         mute = self._parser is not None and self._parser.get_method() == b"HEAD"
@@ -248,7 +248,7 @@ class RequestParser:
             request.closes = True
             request.content.fail(error)
         else:
-            # A head that is too large or malformed further down still says where it was to go.
+            # A head that is too large or malformed further down still has its path.
             path = self._path or b"".join(self._url).decode("latin-1").partition("?")[0]
             self.queue.append(RefusedMessage(status=error.status, message=error.message, path=path, mute=mute))
         self._fed = b""
@@ -256,11 +256,11 @@ class RequestParser:
         self.in_head = False
 
     def _refused(self, status: int, message: str) -> ClientError:
-        """The error to raise from a callback, its words kept where they can be found again."""
+        """The error to raise from a callback, with its message stored for later."""
         self._failure = (status, message)
         return ClientError(status, message)
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_headers_complete(self) -> None:
         """Make a request of a complete head, without its offer to upgrade."""
@@ -291,7 +291,7 @@ class RequestParser:
         self._path = first.target.path
         headers = list(map(self._header_of, lines))
         table = dict(reversed(headers))
-        # Whether some stand there more than once.
+        # Whether some occur more than once.
         repeated = len(table) < len(headers)
         if b"host" not in table:
             if first.modern:
@@ -372,7 +372,7 @@ def values_of(name: bytes, headers: HeaderList) -> list[bytes]:
 
 
 def expects_proceed(headers: HeaderList) -> bool:
-    """Whether the client waits to be told that it may send the body."""
+    """Whether the client waits for 100 Continue."""
     return any(value.lower() == b"100-continue" for value in values_of(b"expect", headers))
 
 

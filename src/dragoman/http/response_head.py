@@ -1,4 +1,4 @@
-"""Writing: the head of a reply as bytes. Whatever a handler says, it cannot end a line or frame a body by itself."""
+"""Writing: the head of a reply as bytes. No header of a handler can end a line or frame a body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BODILESS = frozenset({204, 304})
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 STATUS_LINES = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(200, 1000)}
 
-# What only the server may say: a handler's own lines of these names are left out.
+# Headers that only the server may write: a handler's own ones are dropped.
 RESERVED = frozenset(
     {b"connection", b"content-length", b"date", b"keep-alive", b"trailer", b"transfer-encoding", b"upgrade"}
 )

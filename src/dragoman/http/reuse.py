@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dragoman.http.address import Origin
 
-# How long an origin that said too much is not reused.
+# Seconds without reuse for an origin that sent unexpected data.
 SECONDS = 300.0
 
 

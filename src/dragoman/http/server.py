@@ -18,7 +18,7 @@ Handler: TypeAlias = Callable[[ServerRequest], Awaitable[None]]
 # Builds headers and body of a refusal from its status, reason, path (as far as it was read) and peer address.
 Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
 
-# How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.
+# Interval of checks for passed limits: a fraction of the smallest limit, and its bounds in seconds.
 SWEEPS_PER_LIMIT = 4
 MIN_SWEEP_SECONDS, MAX_SWEEP_SECONDS = 0.02, 1.0
 # Delay per tiny body chunk before the next connection of this kind is read: ten times a chunk's cost leaves nine tenths
@@ -27,7 +27,7 @@ CHUNK_TIME = 2e-6
 
 
 class ServerLimits(Struct, frozen=True, kw_only=True):
-    """What a client may take: bytes, and seconds of silence."""
+    """Limits for a client: bytes, and seconds of silence."""
 
     # A message's line and headers together, and how many headers.
     header_bytes: int
@@ -58,7 +58,7 @@ class HttpServer:
         self.stopping = False
         self._connections: set[ClientConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
-        # Futures of those who wait until no exchange is under way.
+        # Waiters for the end of all exchanges.
         self.waiting: list[asyncio.Future[None]] = []
         # Until when connections have their turns whose bodies come in tiny chunks.
         self._turns_until = 0.0
@@ -86,7 +86,7 @@ class HttpServer:
         self.changed()
 
     async def wait_idle(self, timeout: float) -> bool:
-        """Wait until no exchange is under way and, once retired, no connection is open; tell whether that came true."""
+        """Wait until no exchange is open and, once retired, no connection; returns whether that happened in time."""
         if self._is_idle():
             return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 if sys.platform != "win32":
-    # Commands that ask providers run there, too, although no gateway does.
+    # Commands that call providers run there, too, although no gateway does.
     import fcntl
     import termios
 
@@ -22,12 +22,12 @@ _COUNT = array("i", [0])
 LARGE_READ = 128 * 1024
 
 
-# Asked with a time to wait, 0.
+# Called with a timeout of 0.
 Readiness: TypeAlias = Callable[[float], Sequence[object]]
 
 
 def unarrived(descriptor: int) -> int:
-    """How many bytes that a socket took have not arrived at the other side; 0 where the system does not tell."""
+    """Bytes in a socket that have not arrived at the other side; 0 if the system does not report it."""
     if sys.platform == "win32":
         return 0
     try:
@@ -48,7 +48,7 @@ def readiness(descriptor: int) -> Readiness:
 
 
 def unknown_readiness(timeout: float) -> Sequence[object]:
-    """What is said of sockets of which nothing is known."""
+    """The readiness of unknown sockets."""
     return (timeout,)
 
 
@@ -60,7 +60,7 @@ class _ReadsAhead(Protocol):
 
 
 def stop_reading(transport: asyncio.Transport) -> None:
-    """Stop reading, under TLS too. uvloop drops what it has read ahead when the socket ends."""
+    """Stop reading, under TLS too. uvloop drops read-ahead data when the socket ends."""
     if isinstance(transport, _ReadsAhead):
         transport.set_read_buffer_limits(0)
     transport.pause_reading()

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-# Names are lower case; values are as they stand on the wire.
+# Names are lower case; values are raw.
 HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 
 
@@ -22,7 +22,7 @@ class UpstreamRequest(Struct, frozen=True):
     is_recurring: bool = False
 
     def __repr__(self) -> str:
-        # Neither credentials nor what was said may reach a log.
+        # Neither credentials nor contents may reach a log.
         return f"Call(method={self.method!r}, bytes={len(self.body)})"
 
 
@@ -31,7 +31,7 @@ class UpstreamCall(Protocol):
 
     status: int
     headers: HeaderList
-    # How often it went out once more, because a connection that was kept turned out to be dead.
+    # How often it was sent again, because a pooled connection was dead.
     renewed: int
 
     async def head(self) -> None:
@@ -63,7 +63,7 @@ class UpstreamCall(Protocol):
         ...
 
     def close(self) -> None:
-        """Say that the answer is no longer wanted; a connection whose answer is not at its end is closed."""
+        """Cancel the response; a connection with an incomplete response is closed."""
         ...
 
 

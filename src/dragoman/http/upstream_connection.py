@@ -7,9 +7,9 @@
 | reading | | tell them | tell it, idle again | `BadResponse` | end if it ends the body, else `Truncated` |
 | ended, in the same reading | mistrust | mistrust | mistrust | mistrust | leave the pool |
 
-Mistrust: nothing of this origin is reused for a while, see `reuse.py`. On a connection that was used before, it is also
-met by bytes that are no HTTP, and by a success that came before the whole request had arrived at the other side. What
-`Unanswered` means on such a connection is for the call to say: it may go on with a new one.
+Mistrust: nothing of this origin is reused for a while, see `reuse.py`. On a reused connection, it also follows bytes
+that are no HTTP, and a success before the whole request had arrived at the other side. The call decides what
+`Unanswered` means on such a connection: it may retry on a new one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_HEADERS = 2000
 # Up to here one write of a copy is cheaper than two writes.
 ONE_WRITE = 256 * 1024
 
-# How long a connection under TLS may still say what lies in its socket.
+# Seconds for a TLS connection to deliver the data in its socket.
 TLS_CLOSE_DELAY = 1.0
 # Until here a status is none of an early refusal.
 FIRST_ERROR = 400
@@ -52,7 +52,7 @@ LARGE_HEAD = "the headers of the provider's response are too large"
 
 
 class Receiver(Protocol):
-    """Who made the call: it hears of the answer from within the reading callback."""
+    """The owner of the call, called from within the read callback."""
 
     received: int
     last: float
@@ -86,7 +86,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def mistrust(self) -> None:
-        """Take note that the other side said what it was not asked."""
+        """Record that the other side sent unexpected data."""
         ...
 
 
@@ -158,7 +158,7 @@ class UpstreamConnection(asyncio.Protocol):
         # Whether it has served or rested before, so that the other side may have tired of it; and since when it rests.
         self.was_pooled = False
         self.idle_since = 0.0
-        # What has come of a body since it was last handed on. The parser calls `append` itself.
+        # Body data since the last delivery. The parser calls `append` itself.
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
         # A head of which a part has come.
@@ -173,7 +173,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._status = 0
         self._headers: HeaderList = []
         self._pieces.clear()
-        # What is being read of a head, and where in that, behind informational ones, the final head can begin.
+        # The part of a head so far, and where the final head can begin after informational ones.
         self._fed = b""
         self._partial_head.clear()
         self._head_start = 0
@@ -220,7 +220,7 @@ class UpstreamConnection(asyncio.Protocol):
             return True
         except OSError:
             return False
-        # Bytes or an end: either way nothing that was asked for. Under TLS bytes may well be an end.
+        # Bytes or an end: both unexpected. Under TLS bytes may well be an end.
         if data and not self._encrypted():
             self._owner.mistrust()
         return False
@@ -260,7 +260,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _encrypted(self) -> bool:
         return self._transport.get_extra_info("ssl_object") is not None
 
-    # What the transport calls.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -283,7 +283,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._barren += size
         if not self._headed:
             self._fed = data
-            # Whether something of the request has not arrived at the other side, as far as the system tells.
+            # Whether a part of the request has not arrived at the other side, as far as the system reports it.
             self._early = self.reused and (
                 self._transport.get_write_buffer_size() > 0 or unarrived(self._socket.fileno()) > 0
             )
@@ -346,7 +346,7 @@ class UpstreamConnection(asyncio.Protocol):
         return not self._paused and not self._waiting and not self._transport.is_closing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Tell the receiver what the end of the socket means for its answer."""
+        """Report the end of the socket to the receiver."""
         if self._transport is GONE:
             return
         receiver = self._receiver
@@ -381,7 +381,8 @@ class UpstreamConnection(asyncio.Protocol):
     def _end(self, receiver: Receiver, excess: bool) -> None:
         if excess:
             self._owner.mistrust()
-        # A request not yet written in full means that the answer came early: its rest would be read as the next one.
+        # If the request is not completely written, the response came early: the rest would be parsed as the next
+        # request.
         if not self._keep_alive or excess or self._early or self._transport.get_write_buffer_size():
             self.drop()
         else:
@@ -401,7 +402,7 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is not None:
             receiver.on_break(error)
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         """Detect a response without a request."""

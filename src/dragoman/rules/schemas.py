@@ -337,14 +337,14 @@ def _is_object(schema: JsonObject) -> bool:
 
 
 def _is_map(schema: JsonObject) -> bool:
-    """Tell whether closing this object would forbid the very keys it is for."""
+    """Whether closing this object would forbid its own keys."""
     if schema.get("patternProperties"):
         return True
     return not schema.get("properties") and schema.get("additionalProperties", False) is not False
 
 
 def _described(schema: JsonObject, notes: list[str]) -> JsonObject:
-    """Tell the model in words what the grammar cannot enforce."""
+    """Describe in text what the grammar cannot enforce."""
     if notes:
         description = schema.get("description")
         opening = f"{description}\n\n" if isinstance(description, str) and description else ""

@@ -28,7 +28,7 @@ def to_envelope(content: Seal) -> str:
 
 
 def from_envelope(text: str) -> Seal | None:
-    """Unpack what `to_envelope` packed; None for anything else, which then belongs to the wire it came on."""
+    """Unpack what `to_envelope` packed; None for anything else, which then belongs to its own protocol."""
     if not is_envelope(text):
         return None
     envelope = unseal(text)
@@ -52,7 +52,7 @@ _TYPES: dict[tuple[str, str], frozenset[str]] = {
     ("a", "compaction"): frozenset({"compaction"}),
     ("r", "compaction"): frozenset({"compaction"}),
 }
-# What stands only on the user's side, steers the conversation, or refers to state.
+# Items of the user's side, steering items, and references to state.
 _NOT_MODEL_OUTPUT = frozenset(
     {
         "tool_result",
@@ -72,7 +72,7 @@ _NOT_MODEL_OUTPUT = frozenset(
 
 
 def _has_valid_content(envelope: Envelope) -> bool:
-    """Whether the content of an envelope is of its kind: what that issuer's model said, and nothing else."""
+    """Whether the content of an envelope is valid: output of that issuer's model, and nothing else."""
     if envelope.kind == "turn":
         blocks = envelope.data.get("blocks")
         return isinstance(blocks, list) and all(_is_model_output(block) for block in blocks)
@@ -80,15 +80,15 @@ def _has_valid_content(envelope: Envelope) -> bool:
         # A summary of ours (K1).
         return True
     if envelope.kind == "call":
-        # What hangs on a call of Chat; the members of it that are written are named there.
+        # Additions to a call of Chat; only the members listed there are sent.
         return envelope.origin == "c" and isinstance(envelope.data.get("call_id"), str)
     allowed = _TYPES.get((envelope.origin, envelope.kind))
     return allowed is None or (envelope.data.get("type") in allowed and not _hides(envelope.data))
 
 
-# What tells what a block is.
+# Members that identify a block.
 _IDENTIFYING = frozenset({"id", "type", "role"})
-# What a block holds that its provider looks up by the id if it is missing; reasoning opens by itself, or not at all.
+# Members that the provider looks up by ID if they are missing; reasoning is read by itself, or not at all.
 _HELD = {"image_generation_call": "result", "compaction": "encrypted_content"}
 
 

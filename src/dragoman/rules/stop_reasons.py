@@ -45,7 +45,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "compaction": _END,
     "load": _END,
     "unload": _END,
-    # Words that say "calls" count only if there are calls.
+    # Reasons that mean "calls" count only if there are calls.
     "tool_calls": _END,
     "tool_call": _END,
     "tool_use": _END,
@@ -78,7 +78,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "spii": _FILTER,
     "error_toxic": _FILTER,
 }
-# Words by which servers say that the answer broke off; the value tells whether for want of room.
+# Reasons of servers for a broken response; the value tells whether for lack of room.
 FAILURES: dict[str, bool] = {
     "error": False,
     "network_error": False,
@@ -89,7 +89,7 @@ FAILURES: dict[str, bool] = {
     "canceled": False,
     "user_cancel": False,
     "error_limit": False,
-    # The model wrote a call that its own server could not read: asked again it mostly does better.
+    # The model generated a call that its own server could not parse: a retry usually succeeds.
     "malformed_function_call": False,
     "malformed_response": False,
     "unexpected_tool_call": False,
@@ -99,7 +99,7 @@ FAILURES: dict[str, bool] = {
 # While the response continues, and if the reason is unknown.
 _NO_REASON = frozenset({"", "null", "none", "not_finished", "finish_reason_unspecified", "unspecified"})
 
-# What words are made of, in the order in which it counts: `stopped_limit` is a cut, `error_limit` is listed above.
+# Roots of words, in order of precedence: `stopped_limit` is a cut, `error_limit` is listed above.
 _ROOTS: tuple[tuple[tuple[str, ...], StopReason], ...] = (
     (("context_window", "context_length", "context_full"), StopReason.CONTEXT_FULL),
     (("filter", "safety", "moderat", "guardrail", "policy", "toxic", "prohibit", "sensitive", "block"), _FILTER),
@@ -110,14 +110,14 @@ _FAILING = ("error", "fail", "abort", "cancel", "interrupt", "unavailable", "ove
 
 
 def stated_reason(word: str | None) -> str:
-    """The provider's word if it says anything; `""` and what means "not yet" are no reason."""
+    """The provider's reason if it has content; `""` and what means "not yet" are no reason."""
     if word is None or word in STOP_REASONS:
         return word or ""
     return word if _plain(word) not in _NO_REASON else ""
 
 
 def reason_of(word: str) -> StopReason:
-    """What a word means; that of none is an end."""
+    """The meaning of a reason; a missing one is a normal end."""
     usual = STOP_REASONS.get(word)
     if usual is not None:
         return usual
@@ -134,7 +134,7 @@ def reason_of(word: str) -> StopReason:
 
 
 def broken_off(word: str | None) -> Failure | None:
-    """The failure that a word stands for; None if it is no such word."""
+    """The failure of a reason; None if it is no such word."""
     if word in STOP_REASONS:
         return None
     plain = _plain(word or "")

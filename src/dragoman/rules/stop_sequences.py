@@ -105,7 +105,7 @@ class StopScanner:
         self.matched: str | None = None
 
     def feed(self, text: str) -> str:
-        """Take the next text and give what can be said now."""
+        """Read more text and return the part that may be sent."""
         if self.matched is not None:
             return ""
         before, self._held = self._held, ""
@@ -119,7 +119,7 @@ class StopScanner:
         return text[: len(text) - len(self.matched)]
 
     def close(self) -> str:
-        """Give what was held back, now that nothing can complete it."""
+        """Return the buffered text, which no more text can complete."""
         rest, self._held, self._state = self._held, "", 0
         return rest
 

@@ -42,11 +42,11 @@ _GROWING = frozenset(
         "delta",
     }
 )
-# Log probabilities are told token by token: halves there are halves.
+# Log probabilities are reported per token: unpaired surrogates there are unpaired.
 _LOGPROBS = "logprobs"
 # What distinguishes fragments of the same path: the numbers of parts and items.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
-# What the reader raises.
+# Exceptions of the decoder.
 UNREADABLE = (DecodeError, UnicodeError, RecursionError)
 # More interleaved texts do not occur.
 _MAX_PENDING = 64
@@ -74,7 +74,7 @@ class SurrogateJoiner:
     def reread(self, text: bytes) -> JsonValue:
         """A document that the reader did not take."""
         mended = decode_lenient(text)
-        # That it is JSON at all is settled; what is left are halves, if there are any.
+        # It is known to be JSON; only unpaired surrogates may remain.
         marked = mark_surrogates(text.decode("utf-8", "replace"))
         if marked is None:
             self._lost = True
@@ -103,7 +103,7 @@ class SurrogateJoiner:
         return value
 
     def close(self) -> None:
-        """Nothing more comes: say what was lost."""
+        """The end: report what was lost."""
         if self._pending or self._lost:
             note = "half of a surrogate pair, or broken UTF-8, is no character; it is left out or replaced"
             self._ledger.dropped(Feature.TEXT, ("parts",), note)
@@ -112,7 +112,7 @@ class SurrogateJoiner:
 
     def _document(self, value: JsonValue) -> JsonValue:
         kind = value.get("type") if isinstance(value, dict) else None
-        # Whatever else stands there tells nothing apart.
+        # Other members distinguish nothing.
         return self._mended(value, (kind,) if isinstance(kind, str) else (), growing=False)
 
     def _mended(self, value: JsonValue, place: _Place, *, growing: bool) -> JsonValue:
@@ -128,7 +128,7 @@ class SurrogateJoiner:
                 for name, member in value.items()
             }
         if isinstance(value, list):
-            # The elements of a list tell themselves apart by their numbers, if they have any.
+            # Elements of a list are distinguished by their numbers, if they have any.
             return [
                 self._mended(element, place if _numbered(element) else (*place, position), growing=growing)
                 for position, element in enumerate(value)

@@ -21,7 +21,7 @@ from dragoman.wire.sse import Frame
 _ZERO, _LINE_FEED, _QUOTE, _BACKSLASH = b'\0\n"\\'
 # Frames of a stream that are learned from: one for each part, and some more where an id or a time changes.
 _LESSONS = 32
-# No text of a provider's; it stands in the place of one for a moment.
+# A placeholder for a moment, which no provider's text contains.
 PROBE = "\0probe\0"
 _WRITTEN_PROBE = encode(PROBE)
 _read_texts = Decoder(list[str]).decode
@@ -46,14 +46,14 @@ _SEQUENCE, _OBFUSCATION = b'"sequence_number":', b'"obfuscation":"'
 _find_number = re.compile(_SEQUENCE + b"(" + _NUMBER + b")(?=[,}])").search
 _find_letters = re.compile(_OBFUSCATION + b"(" + _LETTERS + b')(?=")').search
 _match_number = re.compile(_NUMBER).match
-# Longer ones are no frames as providers write them, and patterns are kept.
+# Longer ones are not usual frames, and patterns are cached.
 _MAX_AFTER = 1024
 
 _MatchRest = Callable[[bytes, int, int], re.Match[bytes] | None]
 
 
 class TextFrames:
-    """What stands around the text in frames of a stream, as long as it stays the same."""
+    """The bytes around the text in frames of a stream, as long as they stay the same."""
 
     __slots__ = (
         "_after",
@@ -72,12 +72,12 @@ class TextFrames:
     def __init__(self) -> None:
         self.is_ready = False
         self.lessons = _LESSONS
-        # What stands before a text: up to its number, if that comes first, and from there on.
+        # The bytes before a text: up to its number, if that comes first, and after it.
         self._before = b""
         self._behind_number: bytes | None = None
         self._match_rest: _MatchRest = _match_rest_of(b"")
         self._match_strings: Callable[[bytes], re.Match[bytes] | None] | None = None
-        # What stands behind a text, if nothing varies there or before it; where all three stand in a chunk of frames.
+        # The bytes after a text, if they are constant; and their positions in a chunk of frames.
         self._after = b""
         self._start = self._inside = self._end = self._cut = slice(0)
 
@@ -121,7 +121,7 @@ class TextFrames:
         if _LINE_FEED in inside:
             cut = self._cut
             strings = [frame[cut] for frame in chunk[:-2].split(b"\n\n")]
-            # No text holds a line end: joined again they are what they were cut from, or there are other frames.
+            # No text contains a line end: if the joined strings differ from the chunk, it has other frames.
             if not all(strings) or (self._after + self._before).join(strings) != inside:
                 return None
             joined = b"\0".join(strings)
@@ -173,7 +173,7 @@ class TextFrames:
             end = rest.end()
         if not strings:
             return None
-        # What is learned is of use: only where each frame is another it ends.
+        # Learning helps only if all frames have the same form.
         self.lessons = _LESSONS
         # Joined by quotation marks: a character that is cut between two texts is broken UTF-8 in both.
         joined = b'","'.join(strings)
@@ -204,7 +204,7 @@ def texts_of(run: TextRun | ArgumentsRun) -> list[str]:
 
 
 def encode_run(run: TextRun | ArgumentsRun, before: bytes, after: bytes) -> bytes:
-    """The frames of a run: each JSON string between what stands around it."""
+    """The frames of a run: each JSON string between its constant bytes."""
     strings = run.strings
     joined = strings[0] if len(strings) == 1 else (b'"%b%b"' % (after, before)).join(strings)
     return b'%b"%b"%b' % (before, joined, after)

@@ -1,6 +1,6 @@
 """Tool table: the one mapping between the client's tools and the provider's (N1, §7). Built per request, it serves
 definitions, history, choices and references, and is inverted for calls that come back. Wire names are deterministic: a
-name that any protocol would refuse gets a readable, hashed stand-in, the same in history and definition."""
+name that any protocol would reject gets a readable, hashed replacement, the same in history and definition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _replace_others = re.compile(r"[^a-zA-Z0-9_-]").sub
 
 
 def wire_name(name: str) -> str:
-    """Give the name that stands for this one on the wire, itself where possible."""
+    """The wire name of a tool, unchanged if possible."""
     return name if _conforms(name) else _hashed(name, 55, 8)
 
 
@@ -53,8 +53,8 @@ def _digested(name: str, cut: int, digits: int) -> str:
 _remembered = lru_cache(maxsize=4096)(_digested)
 
 
-# No client runs more, and it bounds what is stored per call: a response with more calls fails. Frames of a relayed Chat
-# stream that pass unread are not counted.
+# No client runs more, and it bounds the stored data per call: a response with more calls fails. Frames of a relayed
+# Chat stream that pass unread are not counted.
 MAX_CALLS = 1024
 TOO_MANY_CALLS = f"the provider's response has more than {MAX_CALLS} tool calls"
 
@@ -64,7 +64,7 @@ _TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 
 
 class Wrapped(Enum):
-    """What the arguments are wrapped in on the wire: nothing, `{"input": text}` or `{"value": json}` (S16)."""
+    """The wrapping of arguments on the wire: none, `{"input": text}` or `{"value": json}` (S16)."""
 
     NOT = "not"
     INPUT = "input"
@@ -83,7 +83,7 @@ class ToolEntry(Struct, frozen=True):
 
 
 def unwrapper_for(entry: ToolEntry) -> InputUnwrapper | ValueUnwrapper | None:
-    """What takes the arguments of a function call out of their wrapping, if its tool was declared with one."""
+    """The unwrapper for arguments of a function call, if its tool was declared with a wrapping."""
     if entry.wrapped is Wrapped.INPUT or entry.form is _TEXT:
         return InputUnwrapper()
     return ValueUnwrapper() if entry.wrapped is Wrapped.VALUE else None

@@ -1,10 +1,10 @@
 """Translated parts: tools and history of a request as they were translated before (decision 45).
 
-A recorded translation leaves a `TranslatedHistory`: what was read, and what was written up to each boundary. From a
-boundary the translation of a longer request continues. A boundary stands before an assistant turn, or after the last
-message. All calls before it are paired with their results. What follows changes nothing that was written, except for
-the last element, which is therefore read again. Losses are stored by stage: an encoder passes over the messages more
-than once, and the ledger has the losses of one pass together.
+A recorded translation leaves a `TranslatedHistory`: the parsed messages, and the encoded ones up to each boundary. From
+a boundary the translation of a longer request continues. A boundary precedes an assistant turn, or follows the last
+message. All calls before it are paired with their results. Later messages change no encoded element except the last
+one, which is therefore parsed again. Losses are stored by stage: an encoder passes over the messages more than once,
+and the ledger has the losses of one pass together.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class TranslatedTools(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Boundary(Struct, frozen=True, gc=False):
-    """A place between two messages: how many stand before it, where the last element written of them begins and ends in
-    the text, and how many bytes of memory they take, about."""
+    """A position between two messages: the number of messages before it, the span of the last element encoded for them,
+    and their approximate size in memory."""
 
     count: int
     last_start: int
@@ -62,8 +62,8 @@ class Boundary(Struct, frozen=True, gc=False):
 
 
 class HistoryStart(Struct, frozen=True, kw_only=True, eq=False):
-    """The state of a translation at a boundary. `text` is what was written, without the `last` element; `opening` is
-    what was written of leading messages in another place, as an array."""
+    """The state of a translation at a boundary. `text` is the encoded text, without the `last` element; `opening` is an
+    array of leading messages that are encoded in another place."""
 
     messages: tuple[Message, ...]
     opening: bytes
@@ -140,7 +140,7 @@ def _size_of(parts: Sequence[Part]) -> int:
             continue
         elif isinstance(part, Thinking) and part.extras is None:
             text = part.text
-            # What seals it is a text, too.
+            # Its signature is a text, too.
             proof = () if part.seal is None else part.seal.body.values()
             size += _PART_SIZE + sum([len(one) for one in proof if isinstance(one, str)])
         else:
@@ -186,13 +186,13 @@ class HistoryEncoding(Struct, eq=False):
     start: HistoryStart | None = None
     # Whether the elements stay as they are when more messages follow.
     is_prefix: bool = True
-    # How many messages there are, and whether the last one is not the assistant's, which the next one might continue.
+    # The number of messages, and whether the last one is not the assistant's, which the next one might continue.
     total: int = 0
     is_complete: bool = False
-    # What is written of leading messages in another place, as an array.
+    # An array of leading messages that are encoded in another place.
     opening: bytes = b"[]"
     calls: list[tuple[int, str]] = []
-    # How many messages stand before a boundary, and how many elements were written before it.
+    # The number of messages before each boundary, and the number of elements encoded before it.
     boundaries: list[tuple[int, int]] = []
     losses: list[tuple[LedgerEntry, ...]] = []
     texts: list[bytes] = []
@@ -202,7 +202,7 @@ class HistoryEncoding(Struct, eq=False):
 
     @property
     def count(self) -> int:
-        """How many messages were translated before."""
+        """The number of messages translated before."""
         return 0 if self.start is None else len(self.start.messages)
 
     @property
@@ -225,7 +225,7 @@ class HistoryEncoding(Struct, eq=False):
             self._in_stage = False
             self.losses[-1] = losses = tuple(ledger.entries[self._stage_start :])
             if losses and min(map(message_of, losses)) < 0:
-                # What is of no message may be of all of them.
+                # A change without a message may concern all of them.
                 self.is_prefix = False
 
     def begin_writing(self, written: JsonList) -> None:
@@ -237,7 +237,7 @@ class HistoryEncoding(Struct, eq=False):
     def begin_turn(self, parts: Sequence[Part], places: Sequence[Place], written: Sized) -> None:
         """Note an assistant turn that is written next: its calls, and the boundary before it."""
         first = message_at(places[0])
-        # A compaction is said by the user: it may be added to what was written before.
+        # A compaction is user content: it may be added to earlier elements.
         if first > self.count and Compaction not in map(type, parts):
             self._add_boundary(first, written)
         for part, place in zip(parts, places, strict=True):
@@ -265,7 +265,7 @@ class HistoryEncoding(Struct, eq=False):
         self.texts = [encode(element) for element in written[self._opening :]]
         elements = [Raw(text) for text in self.texts]
         if self.start is not None and self.start.text:
-            # Several elements with the commas between them: the writer copies the text as it stands.
+            # Several elements with the commas between them: the encoder copies the text unchanged.
             elements.insert(0, Raw(self.start.text))
         written[self._opening :] = elements
 
@@ -317,7 +317,7 @@ class ArrayMatch(Protocol):
     """An array of a request beside an earlier one of the same client with the same first elements."""
 
     def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
-        """What was made of the earlier array, and of how many of its first elements it holds here."""
+        """The cached translation of the earlier array, and the number of its elements that are unchanged."""
         ...
 
     def tail(self, count: int) -> ArrayTail:
@@ -325,7 +325,7 @@ class ArrayMatch(Protocol):
         ...
 
     def store(self, slot: Hashable, state: CachedState) -> None:
-        """Keep what was made of this array for the next request."""
+        """Cache the translation of this array for the next request."""
         ...
 
 
@@ -351,7 +351,7 @@ class TranslationCache(Protocol):
 
 
 class KnownParts(Struct, frozen=True, kw_only=True):
-    """What is decoded already: tools, if they are not None, and the messages before those of the body."""
+    """Already decoded parts: tools, if not None, and the messages before those of the body."""
 
     tools: tuple[ToolSpec, ...] | None = None
     messages: tuple[Message, ...] = ()
@@ -361,7 +361,7 @@ NOTHING_KNOWN = KnownParts()
 
 
 class ReusedParts(Struct, kw_only=True, eq=False):
-    """What an encoder may reuse, and what it leaves for later translations: `tools` is set if it wrote them."""
+    """Parts that an encoder may reuse, and that it leaves for later translations: `tools` is set if it wrote them."""
 
     history: HistoryEncoding
     known_tools: TranslatedTools | None = None

@@ -1,4 +1,5 @@
-"""Updates: what the conversation itself changed about a request, applied for wires that cannot say it in place."""
+"""Updates: changes of a request inside its own conversation, applied for protocols that cannot express them in
+place."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _NOTHING = Updates()
 
 
 def effective(request: Request) -> Request:
-    """The request with its updates applied; the items that said them are reported where they stood (T9, I2)."""
+    """The request with its updates applied; their items are reported at their locations (T9, I2)."""
     updates = request.updates
     if updates == _NOTHING:
         return request

@@ -11,7 +11,7 @@ from dragoman.model.parts import Part, Text
 
 
 def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
-    """The parts with their places; blank text stands at the beginning of the text that follows it directly."""
+    """The parts with their locations; blank text moves to the start of the text directly after it."""
     for part in parts:
         if type(part) is Text and (not part.text or part.text.isspace()):
             break

@@ -1,5 +1,5 @@
 """`dragoman doctor`: one report of common faults, to paste into an issue. Each file collects one subject. It changes
-and pays nothing; no key and no value of the environment is in it."""
+nothing and is free; it contains no key and no value of the environment."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dragoman.launching.client_process import program_of
 from dragoman.launching.clients import CLIENTS, LaunchableClient
 from dragoman.wire.json import decode
 
-# How long a client may take to say its version.
+# Seconds for a client to print its version.
 _VERSION_TIMEOUT = 5.0
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _MAX_VERSION_LENGTH = 80
@@ -104,7 +104,7 @@ def _read_json(file: Path) -> object:
     try:
         return decode(_read(file) or b"{}")
     except WireError:
-        # It is the client's to say what is wrong with its own file.
+        # The client itself reports errors of its file.
         return {}
 
 

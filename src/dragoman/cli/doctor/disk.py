@@ -1,4 +1,4 @@
-"""The disk and the store: room, sizes, who may read what, and whether the kept file can be used."""
+"""The disk and the store: free space, sizes, permissions, and whether the database file can be used."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _list_files(place: Path, pattern: str) -> dict[Path, os.stat_result]:
 
 
 def _exposed(files: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
-    """What others of this machine may read or write."""
+    """Files that other users of this machine may read or write."""
     if os.name != "posix":
         return
     for path, state in files.items():
@@ -89,12 +89,12 @@ def _size(count: int) -> str:
 
 
 def _is_used(storage: Storage) -> bool:
-    """Whether anything goes into the file: what is kept of Responses, or what is written down of exchanges."""
+    """Whether the file is used: for stored Responses, or for records."""
     return storage.store_responses or storage.record_requests
 
 
 def store(settings: Settings) -> Section:
-    """Whether the kept file can be used, and which version it has."""
+    """Whether the database file can be used, and its version."""
     title, path = "Store", settings.storage.path
     if not _is_used(settings.storage) or path in ("", MEMORY):
         why = "in memory, while the process runs" if settings.storage.store_responses else "nothing is stored"

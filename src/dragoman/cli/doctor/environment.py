@@ -57,7 +57,7 @@ _OWN = (FILE_VARIABLE, KEY_VARIABLE, "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 _CONFLICT = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY")
-# Files in which shells are told of variables, below the home.
+# Files in which shells set variables, below the home.
 _SHELL_FILES = (
     ".profile",
     ".bash_profile",
@@ -72,8 +72,8 @@ _MAX_FILE_BYTES = 1024 * 1024
 
 
 def environment(environ: Mapping[str, str], problem: Callable[[str], str] = problem_at) -> Section:
-    """Environment variables, and findings about variables that lead a client to another address; `problem` says what is
-    wrong with an address."""
+    """Environment variables, and findings about variables that lead a client to another address; `problem` describes
+    the problem of an address."""
     keys = [
         f"{variable} ({name})"
         for name, listing in catalogue().items()
@@ -124,7 +124,7 @@ def _past_proxy(environ: Mapping[str, str]) -> bool:
 
 
 def _where(name: str, environ: Mapping[str, str]) -> str:
-    """The files of shells that speak of a variable, with their lines."""
+    """The shell files that mention a variable, with their lines."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute():
         return ""

@@ -1,4 +1,4 @@
-"""Providers: does each of them answer, and take its key? And the clock, by what they say the time is."""
+"""Providers: whether each of them responds, and accepts its key. And the clock, by their times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TIMEOUT = 8.0
 # Signatures of clouds are refused from five minutes on, and certificates may seem not to hold yet.
 MAX_SKEW_SECONDS = 60.0
-# What a key that is not taken is answered with.
+# The statuses of a rejected key.
 _NO_KEY = frozenset({401, 403})
 
 
@@ -51,7 +51,7 @@ def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, env
 
 
 def _failed(responses: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
-    """One answer of each provider that failed, by what it says."""
+    """One failed response of each provider."""
     seen: set[tuple[str, str]] = set()
     for response in responses:
         if not response.well and (response.provider, response.message) not in seen:
@@ -79,7 +79,7 @@ def _key(name: str, environ: Mapping[str, str]) -> str:
 
 
 def clock(responses: Sequence[ProbeResponse]) -> Section:
-    """How far this machine's clock is from those of providers that said what time it is."""
+    """The difference of this machine's clock to the clocks of providers."""
     differences = [
         (response.provider, difference) for response in responses if (difference := _difference(response)) is not None
     ]

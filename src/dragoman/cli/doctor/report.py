@@ -1,5 +1,5 @@
 """Doctor report: sections of facts and findings, as text and as JSON, and the headings of its help page. It holds no
-value of the environment and no key; paths below the home begin with `~`, since they may hold a user's name."""
+value of the environment and no key; paths below the home begin with `~`, since they may contain a user's name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DoctorFinding(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """What one collector found."""
+    """The findings of one collector."""
 
     title: str
     facts: tuple[tuple[str, str], ...] = ()
@@ -53,7 +53,7 @@ class Section(Struct, frozen=True):
 
 
 class ReportRedactor(Struct, frozen=True, kw_only=True):
-    """What must not be seen: where the home is, and texts that are secret."""
+    """What the report must not contain: the home directory, and secrets."""
 
     home: str = ""
     secrets: tuple[str, ...] = ()

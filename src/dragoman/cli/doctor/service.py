@@ -54,7 +54,7 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
 
 
 def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """What the shell has and the service has not, or otherwise: a service does not see the variables of a shell."""
+    """Differences between the variables of the shell and of the service, which does not read the shell's."""
     file = ConfigFile(path=Path(installed.config), origin=FileOrigin.NAMED, again=True) if installed.config else None
     try:
         named = named_variables(file)
@@ -73,7 +73,7 @@ def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[
 
 
 def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Section:
-    """The gateway where the configuration says that it is."""
+    """The gateway at the configured address."""
     title = "Gateway"
     port = settings.server.port
     if not port:
