@@ -14,8 +14,9 @@ from dragoman.launching.admin_client import AdminClient, GatewayUnreachable, Not
 from dragoman.records.views.exchanges import ExchangesView
 from tests.cli.recorded_file import HOSTILE, MAIN, NEXT, NOW, records_on_screen, records_piped
 from tests.cli.screens import on_screen, piped
-from tests.gateway.admin.recorded_gateway import recorded_gateway, text_of
+from tests.gateway.admin.recorded_gateway import ask, recorded_gateway, text_of
 from tests.gateway.harness import House
+from tests.sdk.digging import dig_objects
 
 LOCAL = ["--config", "gateway.toml"]
 COMMANDS = [
@@ -91,6 +92,17 @@ def test_a_client_sees_its_own_records(house: House, folder: Path) -> None:
     status, out, _ = remote(house, ["sessions"], folder, "bob")
     assert NEXT in out
     assert MAIN not in out
+
+
+def test_status_and_names_of_a_gateway_are_those_of_its_admin_api(house: House, folder: Path) -> None:
+    status, out, _ = remote(house, ["status", "--json"], folder)
+    assert status == 0
+    assert json.loads(out) == ask(house, "/status")
+    for name in ("vera", "bob"):
+        status, out, _ = remote(house, ["models", "--json"], folder, name)
+        assert status == 0
+        page = ask(house, "/models", name)
+        assert [row["name"] for row in json.loads(out)] == [row["name"] for row in dig_objects(page, "names")]
 
 
 def test_many_are_read_by_pages(house: House, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

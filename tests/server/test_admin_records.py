@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,10 +15,11 @@ import pytest
 
 from dragoman.identities.key_text import hash_text, new_key
 from dragoman.model.jsonvalue import JsonObject
+from tests.cli.transcripts import Transcript
 from tests.gateway.admin.event_streams import EventStream, listening
 from tests.gateway.harness import MESSAGES, Received, Reply
 from tests.gateway.says import question, tells
-from tests.server.process import Gate, Served, serving
+from tests.server.process import PATIENCE, Gate, Served, clean_environment, serving
 from tests.server.workers import children
 from tests.waiting import wait_until
 
@@ -155,6 +159,31 @@ def test_streams_end_on_each_worker_when_their_key_is_revoked(house: Served) -> 
             block = stream.block()
             while block:
                 block = stream.block()
+
+
+def test_logs_of_a_gateway_are_followed_until_an_interrupt(house: Served) -> None:
+    words = [sys.executable, "-m", "dragoman", "logs", "--json", "--follow", "--gateway", house.url]
+    process = subprocess.Popen(
+        words,
+        cwd=house.directory,
+        env={**clean_environment(house.directory), "DRAGOMAN_KEY": BOB},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        lines = Transcript(process.stdout.fileno())
+        seen: list[str] = []
+        for _ in range(3):
+            converse(house)
+            seen.append(json.loads(lines.take("\n"))["id"])
+        assert seen == [row["id"] for row in listed(house, "/exchanges", "exchanges")]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def _worker_with_open_exchange(house: Served) -> int:

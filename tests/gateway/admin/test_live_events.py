@@ -100,6 +100,15 @@ def test_a_ring_that_no_longer_has_an_event_says_so() -> None:
     assert ring.resync().startswith(b"id: e-5\nevent: resync\n")
 
 
+def test_large_events_leave_the_ring_earlier() -> None:
+    ring = EventRing("e", most_bytes=100)
+    for _ in range(5):
+        ring.add(b"x" * 40)
+    assert (ring.last, ring.position_of("e-2"), ring.position_of("e-3")) == (5, None, 3)
+    ring.add(b"x" * 200)
+    assert (ring.position_of("e-5"), ring.position_of("e-6")) == (None, 6)
+
+
 def test_a_silent_stream_gets_a_comment(house: House) -> None:
     with events_for(house) as stream:
         stream.event()

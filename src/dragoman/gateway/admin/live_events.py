@@ -24,7 +24,7 @@ from dragoman.records.rows import details_of, recorded_row
 from dragoman.records.views.exchanges import exchange_view
 
 # Events that a ring has, seconds between two looks at the journals, and after which a silent stream gets a comment.
-RING = 1000
+RING, RING_BYTES = 1000, 8 * 1024 * 1024
 EVERY = 0.25
 COMMENT_SECONDS = 15.0
 # So long a ring waits for clients to come back.
@@ -39,18 +39,24 @@ _COMMENT = b":\n\n"
 
 
 class EventRing:
-    """The latest events, each with its number."""
+    """The latest events, each with its number, as far as number and bytes permit."""
 
-    def __init__(self, epoch: str, most: int = RING) -> None:
+    def __init__(self, epoch: str, most: int = RING, most_bytes: int = RING_BYTES) -> None:
         self._epoch = epoch
-        self._events: deque[bytes] = deque(maxlen=most)
+        self._most, self._most_bytes = most, most_bytes
+        self._events: deque[bytes] = deque()
+        self._bytes = 0
         # The number of the last event; the first one has 1.
         self.last = 0
 
     def add(self, event: bytes) -> None:
         """Add an event without its id."""
         self.last += 1
-        self._events.append(self._id(self.last) + event)
+        event = self._id(self.last) + event
+        self._events.append(event)
+        self._bytes += len(event)
+        while len(self._events) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= len(self._events.popleft())
 
     def resync(self) -> bytes:
         """The event after which a client goes on with the next one."""
