@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
-from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use
+from dragoman.gateway.access.endpoint_rights import HARMLESS, check_endpoint, may_use
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
@@ -49,7 +49,7 @@ from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import ADMIN, Identity, format_tags
+from dragoman.identities.identity import ADMIN, Identity, Rights, format_tags
 from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
@@ -84,6 +84,8 @@ _RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATIONS: OTHER,
     EndpointKind.OTHER: OTHER,
 }
+# How many permissions of conversations are remembered.
+_MAX_PERMITTED = 1024
 # `retry-after` in seconds for requests that are rejected because records cannot be written.
 _FULL_FOR = 10
 # The message for unexpected errors in a handler, and for errors that the gateway caused.
@@ -112,6 +114,8 @@ class App:
         self._others = others
         # Whether it will stop soon. All are served on, and told to come back on another connection.
         self.lame_duck = False
+        # The rights that permit conversations at a path, by their address in memory: to hash them is slow.
+        self._permitted: dict[tuple[int, str], Rights] = {}
         self.admin = AdminApi(self._snapshots, lambda: self.runtime)
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
             EndpointKind.INDEX: self._index_page,
@@ -144,7 +148,11 @@ class App:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
             is_open = not is_talk and api_path.kind in _OPEN_KINDS
             key = None if is_open else runtime.guard.identify(request, api_path.protocol)
-            if key is not None:
+            if key is not None and not (
+                is_talk
+                and self._permitted.get((id(key.rights), api_path.rest)) is key.rights
+                and (key.rights.models is None or (not request.query and HARMLESS.issuperset(request.table)))
+            ):
                 self._check_rights(runtime, request, api_path, key)
             if not is_talk and await self._own(runtime, request, api_path, key):
                 return
@@ -207,6 +215,10 @@ class App:
             raise ClientError(403, f"a gateway key with the role {role} may not use this path")
         if rights.models is not None or rights.paths is not None:
             check_endpoint(rights, request.method, api_path, request.query, request.table.keys())
+        if kind is _CONVERSATION and role == rights.role:
+            if len(self._permitted) >= _MAX_PERMITTED:
+                self._permitted.clear()
+            self._permitted[id(rights), api_path.rest] = rights
 
     def _role(self, runtime: Runtime, request: ServerRequest, key: Identity | None) -> str:
         """The role of a request: that of its key. Without keys, and with the key of `launch` on this machine, it is the

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.nesting import Patterns
@@ -16,7 +17,7 @@ from dragoman.errors import DragomanError, NotPermitted
 from dragoman.gateway.advice import Advice, nearest, printable, without_key
 from dragoman.gateway.claude_names import SUFFIX, lookup_name
 from dragoman.identities.identity import ALL_RIGHTS, Rights
-from dragoman.identities.permissions import has_lists, permits_model
+from dragoman.identities.permissions import has_lists, limits_models, permits_model
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue
@@ -32,6 +33,8 @@ _MAX_NAME_LENGTH = 256
 _MAX_COMPARED = 500
 # Lists of providers whose routes are cached; keys with the same list share them.
 _MAX_NARROWED = 256
+# So many rights with lists are remembered, and permitted names of each.
+_MAX_PERMITTED, _MAX_PERMITTED_NAMES = 1024, 64
 
 
 class UnknownModel(DragomanError):
@@ -72,6 +75,13 @@ class _RouteIndex:
         return route_config
 
 
+class _Permitted(Struct, frozen=True):
+    """The routes that some rights permit, as far as they were asked for."""
+
+    rights: Rights
+    routes: dict[tuple[str, str], Route]
+
+
 class ModelResolver:
     """The names of one configuration; `stores_responses` if there is a store. `providers` are those of a gateway key:
     targets of all others are left out."""
@@ -91,6 +101,8 @@ class ModelResolver:
         self._stores_responses = stores_responses
         # Resolvers for the lists of providers of gateway keys.
         self._narrowed: dict[tuple[str, ...], ModelResolver] = {}
+        # The routes that rights with lists were found to permit, by the address of these rights: to hash them is slow.
+        self._permitted: dict[int, _Permitted] = {}
         self._routes = _RouteIndex(settings.routes)
         self._defaults = _RouteIndex(settings.defaults)
         self._cache: dict[tuple[str, str], Route] = {}
@@ -101,15 +113,36 @@ class ModelResolver:
 
     def route(self, name: str, protocol: str, rights: Rights) -> Route:
         """Find what a model's name leads to for a client of a protocol, by the rights of its gateway key."""
-        if rights.models is not None and not self.permits(rights, name):
+        if rights.models is None and rights.providers is None:
+            return self._cache.get((name, protocol)) or self._routed(name, protocol, rights)
+        permitted = self._permitted.get(id(rights))
+        # An address in memory is another object's once the first one is gone.
+        if permitted is None or permitted.rights is not rights:
+            if len(self._permitted) >= _MAX_PERMITTED:
+                self._permitted.clear()
+            permitted = self._permitted[id(rights)] = _Permitted(rights, {})
+        route = permitted.routes.get((name, protocol))
+        if route is None:
+            route = self._limited(name, protocol, rights)
+            if len(name) <= _MAX_NAME_LENGTH and len(permitted.routes) < _MAX_PERMITTED_NAMES:
+                permitted.routes[name, protocol] = route
+        return route
+
+    def _limited(self, name: str, protocol: str, rights: Rights) -> Route:
+        """The same for a key with lists."""
+        if not self.permits(rights, name):
             raise _not_permitted(name)
-        if rights.providers is not None:
-            return self._narrowed_to(rights.providers)._routed(name, protocol, rights)
-        return self._routed(name, protocol, rights)
+        resolver = self if rights.providers is None else self._narrowed_to(rights.providers)
+        return resolver._routed(name, protocol, rights)
 
     def permits(self, rights: Rights, name: str) -> bool:
         """Whether a key's list of models permits what a name is dispatched as."""
-        return rights.models is None or all(permits_model(rights, each) for each in self._matched(name))
+        if not limits_models(rights):
+            return True
+        names = self._matched(name)
+        if all(permits_model(rights, each) for each in names):
+            return True
+        return len(names) == 1 and any(permits_model(rights, each) for each in self._aliases(names[0]))
 
     def leads_to(self, name: str, target: str, protocol: str, rights: Rights) -> bool:
         """Whether a permitted name leads to a target, by its id."""
@@ -139,6 +172,15 @@ class ModelResolver:
                 return self._dispatched(own)
         plain = split_protocol(name.removesuffix(SUFFIX))[0]
         return (name,) if plain == name else (name, plain)
+
+    def _aliases(self, name: str) -> Iterator[str]:
+        """The other names by which the model of a provider can be requested."""
+        first, _, rest = name.partition("/")
+        entry = catalogue().get(first)
+        for alias in () if entry is None or name in self._routes.exact else entry.aliases:
+            other = f"{alias}/{rest}"
+            if alias not in self._all_providers and self._dispatched(other) == (name,):
+                yield other
 
     def _narrowed_to(self, providers: tuple[str, ...]) -> ModelResolver:
         """The same names without the targets of all providers but these."""

@@ -29,7 +29,12 @@ _COMPILED = 4096
 
 def has_lists(rights: Rights) -> bool:
     """Whether some models or providers are not permitted."""
-    return rights.models is not None or rights.providers is not None
+    return limits_models(rights) or rights.providers is not None
+
+
+def limits_models(rights: Rights) -> bool:
+    """Whether some models are not permitted: `*` alone permits everything, also what names no model."""
+    return rights.models is not None and "*" not in rights.models
 
 
 def permits_model(rights: Rights, name: str) -> bool:

@@ -7,9 +7,11 @@ import pytest
 from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.access.endpoint_rights import (
     ENDPOINT_ROLES,
+    HARMLESS,
     check_endpoint,
+    check_headers,
     check_path,
-    check_undivided,
+    check_query,
     is_stated_path,
     may_use,
 )
@@ -52,9 +54,9 @@ def test_only_an_admin_changes_the_status() -> None:
 def test_a_query_is_searched_for_what_chooses_a_model(query: str, is_refused: bool) -> None:
     if is_refused:
         with pytest.raises(NotPermitted):
-            check_undivided(query, ())
+            check_query(query)
     else:
-        check_undivided(query, (b"x-model", b"anthropic-beta"))
+        check_query(query)
 
 
 def test_a_list_of_paths_says_what_is_open() -> None:
@@ -77,3 +79,12 @@ def test_a_list_of_paths_says_what_is_open() -> None:
 def test_a_path_that_no_rule_has_is_closed_to_a_list() -> None:
     with pytest.raises(ClientError):
         check_endpoint(Rights(paths=("responses",)), "DELETE", api_path_of("/v1/responses/resp_1/cancel"), "", ())
+
+
+def test_headers_that_are_forwarded_choose_no_model() -> None:
+    check_headers([b"x-model", b"anthropic-beta", b"openai-beta"])
+    for name in (b"openai-model", b"anthropic-model-override", b"openai-deployment"):
+        for _ in range(2):
+            with pytest.raises(NotPermitted):
+                check_headers([b"host", name])
+        assert name not in HARMLESS

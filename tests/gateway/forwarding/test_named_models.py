@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import ClientError, NotPermitted
-from dragoman.gateway.forwarding.named_models import check_deeper_names, check_names_of_body
+from dragoman.gateway.forwarding.named_models import check_deeper_names, check_names_of_body, may_name_models
 from dragoman.gateway.forwarding.provider_request import DECISIVE, glance_at
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.paths import conversation_path
@@ -53,7 +53,7 @@ ADVISOR = b',"tools":[{"type":"advisor","model":"%b"}]'
         (("a/small",), "a/small", b"large", False),
         # A name of the key's that leads to another model than the provider's of this name.
         (("a/small", "large"), "a/small", b"large", False),
-        (("*",), "a/small", b"medium", False),
+        (("a/*",), "a/small", b"medium", False),
         # Where the body is translated, the name goes nowhere.
         (("b/small",), "b/small", b"large", True),
         (("both",), "both", b"large", False),
@@ -68,6 +68,24 @@ def test_a_name_means_the_providers_model(models: tuple[str, ...], model: str, n
     else:
         with pytest.raises(NotPermitted):
             _checked(rights, model, ADVISOR % name)
+
+
+@pytest.mark.parametrize(
+    ("members", "may_name"),
+    [
+        (b"", False),
+        (b',"tools":[{"name":"model","description":"the model"}]', True),
+        (b',"tools":[{"name":"x","description":"the model"}]', False),
+        (b',"tools":[{"Model":"x"}]', True),
+        (b',"tools":[{"m\\u006fdel":"x"}]', True),
+        (b',"fallbacks":[]', True),
+    ],
+)
+def test_what_may_name_models_is_read(members: bytes, may_name: bool) -> None:
+    api_path = conversation_path(MESSAGES)
+    assert api_path is not None
+    body = b'{"model":"a/small","messages":[],"max_tokens":9%b}' % members
+    assert may_name_models(glance_at(body, api_path)[0]) is may_name
 
 
 def test_a_key_without_a_list_names_what_it_likes() -> None:

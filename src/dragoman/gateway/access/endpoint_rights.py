@@ -11,7 +11,7 @@ from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
 from dragoman.gateway.paths import ApiPath, EndpointKind, PathRule, rule_of
 from dragoman.identities.identity import ADMIN, CLIENT, ROLES, VIEWER, Identity, Rights
-from dragoman.identities.permissions import permits_path
+from dragoman.identities.permissions import limits_models, permits_path
 from dragoman.routing.target import Target
 from dragoman.wire.duplicate_keys import joined
 
@@ -52,6 +52,9 @@ _CHOOSING = frozenset({"model", "models", "modelid", "modelname", "deployment", 
 # Headers of these names are forwarded.
 _FORWARDED = (b"anthropic-", b"openai-")
 _parts = re.compile("[&;]").split
+# Names of headers that were found to choose no model: most requests bring the same ones.
+HARMLESS: set[bytes] = set()
+_MAX_HARMLESS, _MAX_HARMLESS_LENGTH = 1024, 64
 
 
 def require_provider(key: Identity | None, target: Target) -> None:
@@ -72,8 +75,9 @@ def check_endpoint(rights: Rights, method: str, api_path: ApiPath, query: str, h
     kind = api_path.kind
     if rights.paths is not None and kind in _LISTED:
         check_path(rights, rule_of(method, api_path.rest))
-    if rights.models is not None and kind in _CALLING:
-        check_undivided(query, headers)
+    if kind in _CALLING and limits_models(rights):
+        check_query(query)
+        check_headers(headers)
 
 
 def check_path(rights: Rights, rule: PathRule | None) -> None:
@@ -89,14 +93,21 @@ def is_stated_path(rights: Rights, rule: PathRule) -> bool:
     return rights.paths is not None and (rule.right in rights.paths or rule.family in rights.paths)
 
 
-def check_undivided(query: str, headers: Collection[bytes]) -> None:
-    """Refuse a query or a forwarded header that may choose another model than the body, which is what is compared."""
+def check_query(query: str) -> None:
+    """Refuse a query that may choose another model than the body, which is what is compared."""
     for part in _parts(query):
         name = unquote_plus(unquote_plus(part.partition("=")[0])).partition("[")[0]
         if joined(name.strip()) in _CHOOSING:
             raise NotPermitted("a model in a query")
-    if any(name.startswith(_FORWARDED) and (b"model" in name or b"deployment" in name) for name in headers):
-        raise NotPermitted("a model in a header")
+
+
+def check_headers(names: Collection[bytes]) -> None:
+    """Refuse headers that are forwarded and may choose another model."""
+    for name in names:
+        if name.startswith(_FORWARDED) and (b"model" in name or b"deployment" in name):
+            raise NotPermitted("a model in a header")
+    if len(HARMLESS) < _MAX_HARMLESS:
+        HARMLESS.update(name for name in names if len(name) <= _MAX_HARMLESS_LENGTH)
 
 
 _CALLING = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})

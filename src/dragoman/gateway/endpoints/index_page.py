@@ -17,7 +17,7 @@ from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import Rights, reading_rights_of
-from dragoman.identities.permissions import permits_provider
+from dragoman.identities.permissions import limits_models, permits_provider
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
 
@@ -126,7 +126,7 @@ def _reading_rights(runtime: Runtime, request: ServerRequest) -> Rights | None:
     except (ClientError, Busy):
         return None
     rights = reading_rights_of(key)
-    return rights if rights.models is None else None
+    return None if limits_models(rights) else rights
 
 
 def _escaped(text: str) -> str:

@@ -35,7 +35,7 @@ from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.identities.identity import Rights, rights_of
-from dragoman.identities.permissions import permits_provider
+from dragoman.identities.permissions import limits_models, permits_provider
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
@@ -95,7 +95,7 @@ async def forward(
             body = await offload(renaming, len(body), builder.record.key)
     else:
         targets = (_nameless(_provider(incoming, provider), api_path),)
-    if rights_of(incoming.key).models is not None:
+    if limits_models(rights_of(incoming.key)):
         checking = partial(_check_models, incoming, rule, body, kind, targets, is_named=bool(name))
         await offload(checking, len(body), builder.record.key)
     ordered = partial(order_for, incoming, kind, body)

@@ -190,7 +190,10 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: A
     """Call a target until it has answered, or nothing can be done about how it failed."""
     runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
     target, prepared = attempt.target, attempt.prepared
-    require_provider(exchange.client_request.key, target)
+    key = exchange.client_request.key
+    if key is not None and (providers := key.rights.providers) is not None and target.provider.name not in providers:
+        # Routes were made without it: this is the last look.
+        require_provider(key, target)
     attempt.begin_request(prepared.translated.body)
     while True:
         exchange.calls.begin()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -40,7 +41,10 @@ from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import rights_of
+from dragoman.identities.permissions import limits_models
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.providers.provider import Provider
 from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, SentSoFar, retry_delay
 from dragoman.routing.cooldown import hint_of
 from dragoman.routing.failure_classification import kind_of
@@ -143,11 +147,19 @@ def _advice(
         endpoint=attempt.target.endpoint,
         model=attempt.target.model,
         keys=attempt.tried_keys,
-        models=models_of(exchange.runtime, provider),
+        models=_permitted_models(exchange, provider),
     )
     if error is not None:
         return of_error(error, called)
     return of_refusal(kind, called, readable=response is None or response.readable)
+
+
+def _permitted_models(exchange: Exchange, provider: Provider) -> Collection[str]:
+    """The models of a provider that an error may name."""
+    rights, listed = rights_of(exchange.client_request.key), models_of(exchange.runtime, provider)
+    if not limits_models(rights):
+        return listed
+    return [model for model in listed if exchange.runtime.routes.permits(rights, f"{provider.name}/{model}")]
 
 
 # What follows.

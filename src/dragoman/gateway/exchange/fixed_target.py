@@ -29,6 +29,7 @@ from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.stored_state import locate_provider, name_of, owner_of
 from dragoman.gateway.thread_offload import offload
 from dragoman.identities.identity import rights_of
+from dragoman.identities.permissions import limits_models
 from dragoman.routing.needs import RequiredFeatures, Requirements
 from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
@@ -73,7 +74,7 @@ async def _fixed(
     """The target, whether a provider keeps what is referred to, what was seen of the request, and its conversation."""
     protocol, rights = client_request.api_path.protocol, rights_of(client_request.key)
     route = runtime.routes.route(parsed.model, protocol, rights)
-    if rights.models is not None:
+    if limits_models(rights):
         checking = partial(check_deeper_names, runtime.routes, rights, parsed.glance, route.targets)
         await offload(checking, len(body), name_of(client_request.key))
     if route.only is not None:

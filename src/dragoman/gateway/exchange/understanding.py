@@ -37,13 +37,13 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     with_provider_storage,
 )
-from dragoman.gateway.forwarding.named_models import check_deeper_names
+from dragoman.gateway.forwarding.named_models import check_deeper_names, may_name_models
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
-from dragoman.identities.identity import rights_of
+from dragoman.identities.identity import ALL_RIGHTS, rights_of
 from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
@@ -65,11 +65,12 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
         parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extract)
     target: Target | None = client_request.target
     route: Route | None = None
-    rights = rights_of(client_request.key)
+    key = client_request.key
+    rights = ALL_RIGHTS if key is None else key.rights
     if target is None:
         try:
             route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights)
-            if rights.models is not None:
+            if rights.models is not None and may_name_models(parsed.glance):
                 await _check_names(exchange, body, parsed, route.targets)
         except DragomanError:
             _record(exchange, body, parsed)

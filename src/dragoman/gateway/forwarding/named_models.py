@@ -14,6 +14,7 @@ from dragoman.gateway.advice import printable
 from dragoman.gateway.forwarding.provider_request import check_unambiguous
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.identities.identity import Rights
+from dragoman.identities.permissions import limits_models
 from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
@@ -30,13 +31,36 @@ _OWN_NAME = path_tree(["model"])
 _MAX_NAMES = 64
 
 
+def may_name_models(glance: RequestGlance) -> bool:
+    """Whether a conversation may name other models. Most have tools, and no tool with a member `model`: to look for its
+    name is faster than to read them."""
+    members, roots = glance.members, _roots(glance.protocol)
+    for name in roots.keys() & members.keys():
+        if not roots[name]:
+            return True
+        value = bytes(members[name])
+        if (_remembered if len(value) <= _REMEMBERED_BYTES else _model_in)(value):
+            return True
+    return False
+
+
+def _model_in(value: bytes) -> bool:
+    """Whether a member may be called `model`, in any letters; they may be written as escapes."""
+    return b'"model"' in value.lower() or b"\\u" in value
+
+
+# An agent sends the same tools with every request.
+_REMEMBERED_BYTES = 16 * 1024
+_remembered = lru_cache(maxsize=64)(_model_in)
+
+
 def check_deeper_names(
     resolver: ModelResolver, rights: Rights, glance: RequestGlance, targets: Iterable[Target]
 ) -> None:
     """Refuse names in a conversation that its key may not use. They reach a provider only where the body is relayed."""
-    tree = _tree(glance.protocol)
-    if rights.models is None or tree.keys().isdisjoint(glance.members):
+    if not limits_models(rights) or not may_name_models(glance):
         return
+    tree = _tree(glance.protocol)
     relaying = {target.provider.name for target in targets if target.endpoint.protocol == glance.protocol}
     names = _collected(strings_in(glance.members, tree, check_unambiguous))
     for provider in relaying:
@@ -97,6 +121,14 @@ def _check(resolver: ModelResolver, rights: Rights, provider: str, protocol: str
         target = f"{provider}/{name}"
         if not any(resolver.leads_to(each, target, protocol, rights) for each in (target, name)):
             raise NotPermitted(printable(name), param="model")
+
+
+@lru_cache(maxsize=8)
+def _roots(protocol: str) -> dict[str, bool]:
+    """The members under which models are named, and whether that is under `model` alone."""
+    paths = codec_of(protocol).model_members
+    roots = dict.fromkeys(path.partition("/")[0] for path in paths)
+    return {root: all(path.endswith("/model") for path in paths if path.partition("/")[0] == root) for root in roots}
 
 
 @lru_cache(maxsize=8)
