@@ -158,15 +158,15 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     role: str = CLIENT
     # The models that it may request, as patterns of the names that clients write, without `claude:`, `[1m]` and
     # `@protocol`. `*` stands for any text within a segment between slashes; as the last segment, for everything below;
-    # alone, for everything. A model that a body names elsewhere, as for a tool, must be permitted as `provider/model` or
-    # by a name that leads to it. Left out, all.
+    # alone, for everything. A model that a body names elsewhere, as for a tool, must be permitted as `provider/model`
+    # or by a name that leads to it. Left out, all.
     models: tuple[str, ...] | None = None
     # The providers that its requests may reach, whatever name leads there. Left out, all.
     providers: tuple[str, ...] | None = None
     # The addresses and networks that its requests may come from. Left out, all.
     addresses: tuple[str, ...] | None = None
-    # The families of paths that it may use, with an action (`create`, `read`, `delete`, `cancel`) or without: `messages`,
-    # `chat`, `responses`, `conversations`, `models`, `embeddings`, `completions`, `moderations`, `classify`, `rerank`,
+    # The families of paths that it may use, with an action (`create`, `read`, `delete`, `cancel`) or without:
+    # `messages`, `chat`, `responses`, `conversations`, `models`, `embeddings`, `completions`, `moderations`, `classify`, `rerank`,
     # `ocr`, `tokenize`, `images`, `audio`, `videos`, `files`, `uploads`, `batches`, `containers`, `vector_stores`, and
     # `other` for what `server.passthrough_paths` alone opens. What is closed by default must be named with its action.
     # Left out, everything that is open by default.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
-from dragoman.gateway.access.endpoint_rights import HARMLESS, check_endpoint, may_use
+from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
@@ -151,7 +151,7 @@ class App:
             if key is not None and not (
                 is_talk
                 and self._permitted.get((id(key.rights), api_path.rest)) is key.rights
-                and (key.rights.models is None or (not request.query and HARMLESS.issuperset(request.table)))
+                and (key.rights.models is None or not request.query)
             ):
                 self._check_rights(runtime, request, api_path, key)
             if not is_talk and await self._own(runtime, request, api_path, key):
@@ -214,7 +214,7 @@ class App:
         ):
             raise ClientError(403, f"a gateway key with the role {role} may not use this path")
         if rights.models is not None or rights.paths is not None:
-            check_endpoint(rights, request.method, api_path, request.query, request.table.keys())
+            check_endpoint(rights, request.method, api_path, request.query)
         if kind is _CONVERSATION and role == rights.role:
             if len(self._permitted) >= _MAX_PERMITTED:
                 self._permitted.clear()

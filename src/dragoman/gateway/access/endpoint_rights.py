@@ -4,7 +4,7 @@ The table of roles is total: an endpoint that is not in it is permitted to no ke
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from urllib.parse import unquote_plus
 
 from dragoman.errors import ClientError, NotPermitted
@@ -47,14 +47,11 @@ _LISTED = frozenset(
         EndpointKind.ROUTE,
     }
 )
+# Endpoints that call models by the body of a request.
+_CALLING = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
 # Words that choose a model in a query, by their letters alone.
 _CHOOSING = frozenset({"model", "models", "modelid", "modelname", "deployment", "deploymentid", "engine"})
-# Headers of these names are forwarded.
-_FORWARDED = (b"anthropic-", b"openai-")
 _parts = re.compile("[&;]").split
-# Names of headers that were found to choose no model: most requests bring the same ones.
-HARMLESS: set[bytes] = set()
-_MAX_HARMLESS, _MAX_HARMLESS_LENGTH = 1024, 64
 
 
 def require_provider(key: Identity | None, target: Target) -> None:
@@ -70,14 +67,13 @@ def may_use(role: str, method: str, kind: EndpointKind) -> bool:
     return role in ENDPOINT_ROLES.get(kind, ())
 
 
-def check_endpoint(rights: Rights, method: str, api_path: ApiPath, query: str, headers: Collection[bytes]) -> None:
+def check_endpoint(rights: Rights, method: str, api_path: ApiPath, query: str) -> None:
     """Refuse what the lists of a key do not permit at an endpoint of the gateway."""
     kind = api_path.kind
     if rights.paths is not None and kind in _LISTED:
         check_path(rights, rule_of(method, api_path.rest))
     if kind in _CALLING and limits_models(rights):
         check_query(query)
-        check_headers(headers)
 
 
 def check_path(rights: Rights, rule: PathRule | None) -> None:
@@ -99,15 +95,3 @@ def check_query(query: str) -> None:
         name = unquote_plus(unquote_plus(part.partition("=")[0])).partition("[")[0]
         if joined(name.strip()) in _CHOOSING:
             raise NotPermitted("a model in a query")
-
-
-def check_headers(names: Collection[bytes]) -> None:
-    """Refuse headers that are forwarded and may choose another model."""
-    for name in names:
-        if name.startswith(_FORWARDED) and (b"model" in name or b"deployment" in name):
-            raise NotPermitted("a model in a header")
-    if len(HARMLESS) < _MAX_HARMLESS:
-        HARMLESS.update(name for name in names if len(name) <= _MAX_HARMLESS_LENGTH)
-
-
-_CALLING = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})

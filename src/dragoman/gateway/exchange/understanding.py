@@ -70,7 +70,7 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
     if target is None:
         try:
             route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights)
-            if rights.models is not None and may_name_models(parsed.glance):
+            if rights.models is not None and may_name_models(parsed.glance.protocol, parsed.glance.members):
                 await _check_names(exchange, body, parsed, route.targets)
         except DragomanError:
             _record(exchange, body, parsed)

@@ -23,10 +23,10 @@ _AGENT_PREFIX = b"x-claude-code-"
 _WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
 # A client's label for its activity, without effect.
 _PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
-# Words that select an account or carry a credential, as a word of a name or its beginning. Any non-letter separates
-# words; a feature has no id.
+# Words that select an account or a model, or carry a credential, as a word of a name or its beginning. Any non-letter
+# separates words; a feature has no id.
 _is_personal = re.compile(
-    rb"organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
+    rb"model|deployment|organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
     rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
     rb"|(?<![a-z])(?:org|proj|prj|acct|group|profile|member|behalf|cred|session|subscri|enterprise|company|department"
     rb"|identit|principal|delegat|assume|act[^a-z]?as|bill|bearer|jwt)"

@@ -3,11 +3,11 @@ list of models may name there what it may request: a name that leads to just tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
@@ -31,15 +31,15 @@ _OWN_NAME = path_tree(["model"])
 _MAX_NAMES = 64
 
 
-def may_name_models(glance: RequestGlance) -> bool:
-    """Whether a conversation may name other models. Most have tools, and no tool with a member `model`: to look for its
-    name is faster than to read them."""
-    members, roots = glance.members, _roots(glance.protocol)
-    for name in roots.keys() & members.keys():
-        if not roots[name]:
-            return True
-        value = bytes(members[name])
-        if (_remembered if len(value) <= _REMEMBERED_BYTES else _model_in)(value):
+def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
+    """Whether a conversation with these members may name other models. Most have tools, and no tool has a member
+    `model`: to look for its name is faster than to read them."""
+    roots = _roots(protocol)
+    if not roots.certain.isdisjoint(members):
+        return True
+    for name in roots.possible:
+        value = members.get(name)
+        if value is not None and (_remembered if len(text := bytes(value)) <= _REMEMBERED_BYTES else _model_in)(text):
             return True
     return False
 
@@ -58,7 +58,7 @@ def check_deeper_names(
     resolver: ModelResolver, rights: Rights, glance: RequestGlance, targets: Iterable[Target]
 ) -> None:
     """Refuse names in a conversation that its key may not use. They reach a provider only where the body is relayed."""
-    if not limits_models(rights) or not may_name_models(glance):
+    if not limits_models(rights) or not may_name_models(glance.protocol, glance.members):
         return
     tree = _tree(glance.protocol)
     relaying = {target.provider.name for target in targets if target.endpoint.protocol == glance.protocol}
@@ -123,12 +123,19 @@ def _check(resolver: ModelResolver, rights: Rights, provider: str, protocol: str
             raise NotPermitted(printable(name), param="model")
 
 
+class _Roots(Struct, frozen=True):
+    """The members under which models are named: under any name, or only under `model`."""
+
+    certain: frozenset[str]
+    possible: tuple[str, ...]
+
+
 @lru_cache(maxsize=8)
-def _roots(protocol: str) -> dict[str, bool]:
-    """The members under which models are named, and whether that is under `model` alone."""
+def _roots(protocol: str) -> _Roots:
     paths = codec_of(protocol).model_members
+    certain = {path.partition("/")[0] for path in paths if not path.endswith("/model")}
     roots = dict.fromkeys(path.partition("/")[0] for path in paths)
-    return {root: all(path.endswith("/model") for path in paths if path.partition("/")[0] == root) for root in roots}
+    return _Roots(frozenset(certain), tuple(root for root in roots if root not in certain))
 
 
 @lru_cache(maxsize=8)
