@@ -166,10 +166,10 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     # The addresses and networks that its requests may come from. Left out, all.
     addresses: tuple[str, ...] | None = None
     # The families of paths that it may use, with an action (`create`, `read`, `delete`, `cancel`) or without:
-    # `messages`, `chat`, `responses`, `conversations`, `models`, `embeddings`, `completions`, `moderations`, `classify`, `rerank`,
-    # `ocr`, `tokenize`, `images`, `audio`, `videos`, `files`, `uploads`, `batches`, `containers`, `vector_stores`, and
-    # `other` for what `server.passthrough_paths` alone opens. What is closed by default must be named with its action.
-    # Left out, everything that is open by default.
+    # `messages`, `chat`, `responses`, `conversations`, `models`, `embeddings`, `completions`, `moderations`,
+    # `classify`, `rerank`, `ocr`, `tokenize`, `images`, `audio`, `videos`, `files`, `uploads`, `batches`, `containers`,
+    # `vector_stores`, and `other` for what `server.passthrough_paths` alone opens. What is closed by default must be
+    # named with its action. Left out, everything that is open by default.
     paths: tuple[str, ...] | None = None
     # Names and values that are copied into records, for `dragoman usage --by tag`.
     tags: dict[str, str] | None = None
