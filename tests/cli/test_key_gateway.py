@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dragoman.cli.key_gateway import KeyGateway
 from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.key_database import KeyDatabase
 from dragoman.identities.key_text import is_mistyped
+from dragoman.identities.views import KeyView
 from tests.cli.recorded_file import NOW, config, records_piped
 from tests.cli.screens import piped
 from tests.cli.test_key import Ended, key
@@ -91,6 +93,27 @@ def test_refusals_are_the_gateways(house: House, place: Path) -> None:
         assert remote(house, place, *words, name="vera").err.startswith(
             "dragoman: this path needs a key with the role admin ("
         )
+
+
+@pytest.mark.parametrize("words", [("set", "ann", "--models", "*"), ("rotate", "ann"), ("revoke", "ann")])
+def test_a_change_that_another_administrator_made_meanwhile_is_not_undone(
+    house: House, place: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote(house, place, "new", "ann")
+    get = KeyGateway.get
+
+    def overtaken(keys: KeyGateway, name: str) -> KeyView:
+        view = get(keys, name)
+        key(place, "set", "ann", "--strict")
+        return view
+
+    monkeypatch.setattr(KeyGateway, "get", overtaken)
+    refused = remote(house, place, *words)
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith("dragoman: the key ann was changed meanwhile (")
+    monkeypatch.undo()
+    view = json.loads(remote(house, place, "show", "ann", "--json").out)
+    assert (view["state"], view["strict"], view["models"]) == ("active", True, None)
 
 
 def test_a_name_that_may_be_a_key_text_is_not_sent(house: House, place: Path) -> None:
