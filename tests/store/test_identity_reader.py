@@ -32,14 +32,14 @@ def reader(file: Path) -> Iterator[IdentityReader]:
 
 
 def test_a_reader_sees_each_change_and_writes_nothing(file: Path, reader: IdentityReader) -> None:
-    assert (reader.generation(), reader.changes_since(0)) == (0, [])
+    assert (reader.generation(), reader.changes_since(0, list)) == (0, [])
     with opened(file) as store:
         insert(store.connection, 1, "ann", (b"a", None))
         assert reader.generation() == 1
-        assert reader.changes_since(0) == store.identities.changes_since(0)
+        assert reader.changes_since(0, list) == store.identities.changes_since(0)
         # A commit that changes no identity.
         store.cooldowns.persist("target", 4e9, b"")
-        assert (reader.generation(), reader.changes_since(1)) == (1, [])
+        assert (reader.generation(), reader.changes_since(1, list)) == (1, [])
         db = reader._opened()
         assert db is not None
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -63,7 +63,7 @@ def test_a_reader_asks_for_the_generation_only_after_a_commit(file: Path, reader
 def test_a_missing_file_is_no_error_and_is_seen_when_it_is_made(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     with closing(IdentityReader(str(file))) as reader:
-        assert (reader.generation(), reader.changes_since(0)) == (None, [])
+        assert (reader.generation(), reader.changes_since(0, list)) == (None, [])
         assert not file.exists()
         with opened(file) as store:
             insert(store.connection, 1, "ann", (b"a", None))
@@ -84,7 +84,7 @@ def test_a_restored_file_is_another_file(tmp_path: Path, file: Path, reader: Ide
     before = reader.file
     backup.replace(file)
     assert (reader.generation(), reader.file == before) == (2, False)
-    assert [each.identity.name for each in reader.changes_since(0)] == ["bob"]
+    assert [each.identity.name for each in reader.changes_since(0, list)] == ["bob"]
 
 
 def test_a_file_of_an_older_version_has_no_identities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +94,11 @@ def test_a_file_of_an_older_version_has_no_identities(tmp_path: Path, monkeypatc
         with closing(sqlite3.connect(file, isolation_level=None)) as db:
             migrations.migrate(db)
     with closing(IdentityReader(str(file))) as reader:
-        assert (reader.generation(), reader.changes_since(0)) == (0, [])
+        assert (reader.generation(), reader.changes_since(0, list)) == (0, [])
         with opened(file) as store:
             insert(store.connection, 1, "ann", (b"a", None))
             assert reader.generation() == 1
-            assert [each.identity.name for each in reader.changes_since(0)] == ["ann"]
+            assert [each.identity.name for each in reader.changes_since(0, list)] == ["ann"]
 
 
 def test_a_file_that_cannot_be_read_is_an_error_until_it_is_repaired(file: Path) -> None:

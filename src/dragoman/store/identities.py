@@ -44,15 +44,19 @@ class Identities:
     def changes_since(self, generation: int) -> list[StoredIdentity]:
         """The identities that were changed after a generation, revoked ones included, in the order of their changes;
         0 gives all."""
+        return list(self.each_change_since(generation))
+
+    def each_change_since(self, generation: int) -> Iterator[StoredIdentity]:
+        """The same one by one: 100,000 identities at a time are more than a worker has to hold."""
         return self._select("generation > ? ORDER BY generation, id", "i.generation, i.id", (generation,))
 
     def get(self, name: str) -> StoredIdentity | None:
         """The identity of a name."""
-        return next(iter(self._select("name = ?", "i.id", (name,))), None)
+        return next(iter([*self._select("name = ?", "i.id", (name,))]), None)
 
     def page(self, after: str = "", limit: int = 100) -> list[StoredIdentity]:
         """Some identities in the order of their names, from behind a name."""
-        return self._select("name > ? ORDER BY name LIMIT ?", "i.name", (after, limit))
+        return [*self._select("name > ? ORDER BY name LIMIT ?", "i.name", (after, limit))]
 
     def has_any(self) -> bool:
         """Whether there is any identity; a revoked one is one."""
@@ -90,13 +94,13 @@ class Identities:
                 if exists(db, "SELECT 1 FROM key_names WHERE name = ? AND owner <> ?", (name, owner))
             ]
 
-    def _select(self, which: str, order: str, given: tuple[object, ...]) -> list[StoredIdentity]:
+    def _select(self, which: str, order: str, given: tuple[object, ...]) -> Iterator[StoredIdentity]:
         rows = self._db.execute(
             f"SELECT {_COLUMNS} FROM (SELECT * FROM identities WHERE {which}) i"
             f" LEFT JOIN digests d ON d.identity = i.id AND d.until IS NOT {RETIRED} ORDER BY {order}, {_ORDER}",
             given,
         )
-        return list(_stored(rows))
+        return _stored(rows)
 
 
 def _stored(rows: Iterable[_Row]) -> Iterator[StoredIdentity]:

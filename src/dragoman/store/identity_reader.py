@@ -4,7 +4,7 @@ the number of the last change, which takes microseconds while the file is unchan
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -42,9 +42,10 @@ class IdentityReader:
         """The number of the last change, None if there is no file, and `StoreError` if the file cannot be read."""
         return self._guarded(self._read_generation)
 
-    def changes_since(self, generation: int) -> list[StoredIdentity]:
-        """The identities that were changed after a generation, revoked ones included; none if there is no file."""
-        return self._guarded(lambda: self._read_changes(generation))
+    def changes_since(self, generation: int, apply: Callable[[Iterator[StoredIdentity]], T]) -> T:
+        """What `apply` makes of the identities that were changed after a generation, revoked ones included; there are
+        none if there is no file."""
+        return self._guarded(lambda: apply(self._each_change(generation)))
 
     def has_any(self) -> bool:
         """Whether there is any identity; a revoked one is one."""
@@ -68,11 +69,11 @@ class IdentityReader:
             self._version = version
         return self._generation
 
-    def _read_changes(self, generation: int) -> list[StoredIdentity]:
+    def _each_change(self, generation: int) -> Iterator[StoredIdentity]:
         db = self._opened()
         if db is None or not (self._has_tables or _has_tables(db)):
-            return []
-        return Identities(db).changes_since(generation)
+            return iter(())
+        return Identities(db).each_change_since(generation)
 
     def _read_any(self) -> bool:
         db = self._opened()

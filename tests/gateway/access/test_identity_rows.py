@@ -31,7 +31,7 @@ def test_pitfall_739_an_identity_takes_few_bytes() -> None:
     count = 20_000
     tracemalloc.start()
     try:
-        rows = NO_ROWS.with_changes(_many(count), 1)
+        rows = NO_ROWS.with_changes(1, _many(count))
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -41,8 +41,8 @@ def test_pitfall_739_an_identity_takes_few_bytes() -> None:
 
 def test_a_change_leaves_the_rows_before_it_as_they_were() -> None:
     first, second = _many(2)
-    before = NO_ROWS.with_changes([first], 1)
-    after = before.with_changes([replace(first, revoked=1.0), second], 2)
+    before = NO_ROWS.with_changes(1, [first])
+    after = before.with_changes(2, [replace(first, revoked=1.0), second])
     assert (before.count, before.generation, before.revoked) == (1, 1, frozenset())
     assert (after.count, after.generation, after.revoked) == (2, 2, frozenset({first.identity.owner}))
     assert [identity.name for identity in after.identities()] == ["key-0", "key-1"]

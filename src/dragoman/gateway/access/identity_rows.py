@@ -24,7 +24,7 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
     # The number of identities.
     count: int = 0
 
-    def with_changes(self, changes: Iterable[StoredIdentity], generation: int) -> IdentityRows:
+    def with_changes(self, generation: int, changes: Iterable[StoredIdentity]) -> IdentityRows:
         """The rows after some changes."""
         by_digest, revoked, count = {**self.by_digest}, {*self.revoked}, self.count
         for stored in changes:

@@ -193,7 +193,7 @@ class IdentityTable:
             rows = IdentityRows(file=reader.file)
         elif generation == rows.generation:
             return rows
-        return rows.with_changes(reader.changes_since(rows.generation), generation)
+        return reader.changes_since(rows.generation, partial(rows.with_changes, generation))
 
     def _failed(self, problem: str) -> None:
         if not self.problem:
