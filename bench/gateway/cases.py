@@ -41,6 +41,8 @@ class Case(Struct, frozen=True, kw_only=True):
     line: str = ""
     # Whether requests are calls of one conversation: they differ in their last message, the others in their first one.
     repeats: bool = False
+    # Whether the gateway key has lists of models, providers, addresses and paths.
+    has_lists: bool = False
 
     @property
     def label(self) -> str:

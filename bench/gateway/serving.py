@@ -48,6 +48,13 @@ api_key = "sk-mock-responses"
 [keys.bench]
 key = "{key}"
 """
+# Lists of the gateway key, which is the last table of the file; all of them permit the cases.
+KEY_LISTS = """\
+models = ["claude-*", "gpt-*", "mock-*", "*"]
+providers = ["chat", "messages", "responses"]
+addresses = ["10.0.0.0/8", "127.0.0.0/8", "::1"]
+paths = ["chat", "messages", "responses", "models"]
+"""
 _NO_RECORDS = """
 [storage]
 record_requests = false

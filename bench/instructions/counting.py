@@ -81,7 +81,14 @@ def count(case: Case, exchanges: int, warm_up: int, concurrent: int = CONCURRENT
         observed = [*command(place), sys.executable, "-m", "bench.instructions.observed", str(place)]
         ingest = Ingest(place)
         gateway = stack.enter_context(
-            serving.gateway(place, where.measured, provider.port, command=observed, variables=_VARIABLES)
+            serving.gateway(
+                place,
+                where.measured,
+                provider.port,
+                command=observed,
+                variables=_VARIABLES,
+                more=serving.KEY_LISTS if case.has_lists else "",
+            )
         )
         # Left before the gateway is stopped: it ends after a last step of the ingest thread, which then waits no more.
         stack.enter_context(ingest)

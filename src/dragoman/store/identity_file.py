@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.store.database import MEMORY
-from dragoman.store.errors import StoreBusy, StoreError, is_busy
+from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations import STEPS
@@ -67,6 +67,16 @@ def requires_keys(path: str) -> bool:
 def may_accept(path: str, digest: bytes) -> bool:
     """Whether a file has a digest; True if that cannot be read, as by another user: its gateway knows."""
     return _has_row(path, "SELECT 1 FROM digests WHERE digest = ?", (digest,), otherwise=True)
+
+
+def bind_key_names(path: str, owners: Mapping[str, bytes]) -> list[str]:
+    """Bind names of the configuration's keys to their owners in the file at a path, which is made if there is none.
+    Gives the names that belong to other owners."""
+    try:
+        with closing(open_record_tables(path, otherwise=_OTHERWISE)) as tables:
+            return Identities(tables.connection).bind_names(owners)
+    except sqlite3.Error as error:
+        raise store_error(error) from None
 
 
 def _has_row(path: str, statement: str, given: tuple[object, ...], *, otherwise: bool) -> bool:

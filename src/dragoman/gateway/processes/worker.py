@@ -24,6 +24,7 @@ from weakref import WeakSet
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.identity_table import identity_table
+from dragoman.gateway.access.key_names import bind_names
 from dragoman.gateway.app import App
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.health_checks import Checks
@@ -93,6 +94,7 @@ class Worker:
         self._stop, self._expedite, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._signalled_at = 0.0
         self._closing: asyncio.Task[None] | None = None
+        self._binding: asyncio.Future[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Runtime] = WeakSet()
 
@@ -125,6 +127,7 @@ class Worker:
             if self._worker_settings.page.workers > 1:
                 self._state_sync.start()
         self._follow_checks()
+        self._bind_names()
         self._identities.follow(loop.call_soon_threadsafe)
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
@@ -173,6 +176,7 @@ class Worker:
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
         self._follow_checks()
+        self._bind_names()
         self._collector.follow()
         self._runtime.usage_recorder.set_on_ingested(self._collector.on_ingested)
         log.event("info", "configuration reloaded", providers=len(settings.providers))
@@ -181,6 +185,12 @@ class Worker:
         """Run health checks if configured: one worker does, and broadcasts the results."""
         if self._worker_settings.number == 0:
             self._checks.follow()
+
+    def _bind_names(self) -> None:
+        """Bind the names of configured keys: one worker is enough. A gateway of `launch` has a key of its own."""
+        if self._worker_settings.number == 0 and self._worker_settings.reads_key_database:
+            settings = self._configuration.settings
+            self._binding = asyncio.ensure_future(bind_names(settings.storage, settings.keys, self._warn))
 
     def _guard(self) -> Guard:
         configuration = self._configuration

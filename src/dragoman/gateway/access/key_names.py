@@ -1,0 +1,35 @@
+"""Key names: the names of the configuration's keys are bound to their owners in the database, at each start and reload.
+So no key of the database gets a name that records of another key have, also after the configuration lost it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.config.settings import Storage
+from dragoman.errors import DragomanError
+from dragoman.gateway.access.identity_table import Report
+from dragoman.identities.identity import FILE, Identity
+from dragoman.store import MEMORY
+from dragoman.store.identity_file import bind_key_names
+
+
+async def bind_names(storage: Storage, keys: Sequence[Identity], report: Report) -> None:
+    """Bind the names of keys, and report those that belonged to another owner. A gateway that stores nothing makes no
+    file for them."""
+    owners = {key.name: key.owner for key in keys if key.source == FILE}
+    if not owners or storage.path in ("", MEMORY):
+        return
+    if not (storage.record_requests or storage.store_responses or Path(storage.path).exists()):
+        return
+    try:
+        others = await asyncio.to_thread(bind_key_names, storage.path, owners)
+    except DragomanError as error:
+        report("cannot store the names of gateway keys", {"reason": str(error)})
+        return
+    for name in others:
+        report(
+            "the name of a gateway key belonged to another one, whose stored responses it does not find",
+            {"key": name, "remedy": "set owner to the first digest of that key, or choose another name"},
+        )
