@@ -92,6 +92,8 @@ class Runtime:
         )
         metrics.recorded = self.usage_recorder.recorded
         self.guard = guard or Guard(settings)
+        self._records_ids_with_keys = must_record_owners(settings, requires_keys=True)
+        self._records_ids_without_keys = must_record_owners(settings, requires_keys=False)
         self.proxies = networks(settings.server.trusted_proxies)
         self.routes = ModelResolver(settings, stores_responses=self.state.store is not None)
         # Prices and context windows, read on first use.
@@ -177,7 +179,7 @@ class Runtime:
     @property
     def records_ids(self) -> bool:
         """Whether owners of responses that providers store are recorded."""
-        return must_record_owners(self.settings, requires_keys=not self.guard.open)
+        return self._records_ids_with_keys and (self._records_ids_without_keys or not self.guard.open)
 
     def health_of(self, target: Target) -> str | None:
         """The health of a target in one word; None if it was not tried."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from dragoman.config.values import is_loopback
@@ -32,8 +31,6 @@ _PROXIED = frozenset(
         b"true-client-ip",
     }
 )
-# Peers whose addresses are parsed once.
-_PEERS = 4096
 
 
 class Headed(Protocol):
@@ -54,7 +51,7 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     if not proxies:
         # As the system wrote it: nothing to check, and nearly every gateway.
         return request.peer.removeprefix(_MAPPED)
-    address = _address(request.peer.partition("%")[0])
+    address = read_address(request.peer)
     if address is None:
         return ""
     hops = _forwarded_hops(request)
@@ -70,12 +67,9 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
 def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     """Client address for lists of addresses, which a forged header must not pass; "" unless it is certain. It is
     uncertain if a trusted proxy names no client, or if another peer sends proxy headers."""
-    peer = _peer_address(request.peer)
-    if peer is None:
-        return ""
-    address, text = peer
-    if not any(address in network for network in proxies):
-        return text if _PROXIED.isdisjoint(request.table) else ""
+    peer = read_address(request.peer) if proxies else None
+    if peer is None or not any(peer in network for network in proxies):
+        return request.peer if _PROXIED.isdisjoint(request.table) else ""
     for written in reversed(_forwarded_hops(request)):
         hop = _address(written)
         if hop is None or not any(hop in network for network in proxies):
@@ -85,7 +79,7 @@ def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
 
 def peer_address(peer: str, proxies: Sequence[Network]) -> str:
     """Where a connection comes from on which there was no request; "" if it is the address of a proxy."""
-    address = _address(peer.partition("%")[0])
+    address = read_address(peer)
     return "" if address is None or any(address in network for network in proxies) else str(address)
 
 
@@ -102,11 +96,9 @@ def _forwarded_hops(request: ServerRequest) -> list[str]:
     return [hop.decode("latin-1").strip() for hop in hops]
 
 
-@lru_cache(_PEERS)
-def _peer_address(peer: str) -> tuple[IPAddress, str] | None:
-    """The address of a connection, and its usual form; None for a socket without one."""
-    address = _address(peer.partition("%")[0])
-    return None if address is None else (address, str(address))
+def read_address(peer: str) -> IPAddress | None:
+    """The address of a connection; None for a socket without one."""
+    return _address(peer.partition("%")[0])
 
 
 def _address(text: str) -> IPAddress | None:

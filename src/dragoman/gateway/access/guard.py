@@ -17,6 +17,7 @@ from dragoman.gateway.access.client_address import (
     client_address,
     is_local_client,
     networks,
+    read_address,
 )
 from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey
 from dragoman.gateway.paths import MESSAGES
@@ -126,6 +127,8 @@ class Guard:
     def check_again(self, key: Identity) -> None:
         """Refuse a key that was revoked, narrowed or ended since its request arrived. Called before the first call to a
         provider: a body may take minutes to arrive, and a slot minutes to be free."""
+        if key.expires is None and self.identities.is_in_force(key):
+            return
         known = self.identities.present(key)
         if isinstance(known, UnknownKey):
             raise ClientError(401, "this gateway key was removed")
@@ -206,7 +209,7 @@ def _unreadable() -> KeysUnreadable:
 @lru_cache(_LISTED)
 def _is_listed(addresses: tuple[str, ...], address: str) -> bool:
     """Whether a list of addresses and networks contains an address; "" is an unknown one, which is in no list."""
-    return permits_address(Rights(addresses=addresses), ipaddress.ip_address(address) if address else None)
+    return permits_address(Rights(addresses=addresses), read_address(address))
 
 
 def hostname(host: bytes) -> str:

@@ -115,6 +115,13 @@ class IdentityTable:
             self._known[text] = known
         return known if known.identity.source != DATABASE or self._is_current() else _UNREADABLE
 
+    def is_in_force(self, identity: Identity) -> bool:
+        """Whether an identity that was looked up before is still the same, and accepted."""
+        owner = identity.owner
+        if identity.source != DATABASE:
+            return self._configured_owners.get(owner) is identity
+        return self._is_current() and self._rows.by_digest.get(owner) is identity and not self._refusal_of(identity)
+
     def present(self, identity: Identity) -> LookUp:
         """The present state of an identity that was looked up before."""
         owner = identity.owner
