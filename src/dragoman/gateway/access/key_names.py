@@ -16,7 +16,7 @@ from dragoman.store.identity_file import bind_key_names
 
 
 async def bind_names(storage: Storage, keys: Sequence[Identity], report: Report) -> None:
-    """Bind the names of keys, and report those that belonged to another owner. A gateway that stores nothing makes no
+    """Bind the names of keys, and report names of other owners. A gateway that stores nothing makes no
     file for them."""
     owners = {key.name: key.owner for key in keys if key.source == FILE}
     if not owners or storage.path in ("", MEMORY):

@@ -13,7 +13,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from dragoman.errors import ClientError, DragomanError
+from dragoman.errors import ClientError, DragomanError, KeysUnreadable
 from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.exchange.one_call import one_call
@@ -189,6 +189,9 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
     try:
         async with one_call(runtime, incoming.builder, target, order, key=incoming.key) as (call, _):
             raw = await call.read(_MAX_RESPONSE_BYTES)
+    except (ClientError, KeysUnreadable):
+        # The key lost its rights meanwhile.
+        raise
     except DragomanError as error:
         runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, reason=str(error))
         return 0, None, []

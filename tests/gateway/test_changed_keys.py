@@ -1,0 +1,101 @@
+"""Keys that lose their rights while a request waits for a slot: the provider is not called, whatever was requested."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.config.settings import Settings
+from dragoman.gateway.admission import Slot
+from dragoman.identities.identity import Identity, Rights
+from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, running, settings_for
+from tests.gateway.says import log_lines, question
+from tests.sdk.digging import Object
+from tests.waiting import wait_until
+
+KEY = "sk-of-ann-0123456789abcdef"
+# Every kind of request that is sent to a provider: the provider, the path, and the body.
+REQUESTS: dict[str, tuple[str, str, Object]] = {
+    "a conversation": ("chat", PATHS[CHAT], question(CHAT, CHAT)),
+    "a count of tokens": ("messages", "/v1/messages/count_tokens", question(MESSAGES, MESSAGES)),
+    "embeddings": ("chat", "/v1/embeddings", {"model": "chat/served", "input": "x"}),
+    "a compaction": ("responses", "/v1/responses/compact", {"model": "responses/served", "input": "x"}),
+}
+Change = Callable[[Identity], tuple[Identity, ...]]
+CHANGES: dict[str, tuple[Change, int]] = {
+    "removed": (lambda key: (), 401),
+    "narrowed": (lambda key: (replace(key, rights=Rights(models=("other",))),), 403),
+    "ended": (lambda key: (replace(key, expires=1.0),), 401),
+}
+
+
+def settings(port: int) -> Settings:
+    """Providers that have one call at a time."""
+    made = settings_for(port, keys=(KEY,))
+    limited = {name: replace(each, concurrency=1, counts_tokens=True) for name, each in made.providers.items()}
+    return replace(made, providers=limited)
+
+
+def taken(house: House, provider: str) -> Slot:
+    """The slot of a provider."""
+
+    async def take() -> Slot:
+        slot = house.app.runtime.admission.enter(provider, "another key")
+        assert isinstance(slot, Slot)
+        return slot
+
+    return house.run(take())
+
+
+def waiting(house: House) -> int:
+    """How many requests wait for a slot."""
+
+    async def count() -> int:
+        return sum(load.waiting for load in house.app.runtime.admission.loads().values())
+
+    return house.run(count())
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_pitfall_445_a_key_is_checked_again_before_the_first_call(kind: str, change: str) -> None:
+    provider, path, body = REQUESTS[kind]
+    changed, status = CHANGES[change]
+    with running(settings=settings) as house, ThreadPoolExecutor(1) as client:
+        slot = taken(house, provider)
+        answer = client.submit(house.post, path, body, authorization=f"Bearer {KEY}")
+        wait_until(lambda: waiting(house) == 1, "the request waits for a slot")
+
+        async def configure() -> None:
+            runtime = house.app.runtime
+            runtime.guard.identities.configure(changed(runtime.settings.keys[0]))
+            slot.release()
+
+        house.run(configure())
+        assert answer.result().status == status
+        house.run(asyncio.sleep(0))
+        assert not house.provider.received
+        [line] = wait_until(lambda: log_lines(house), "the line of the request")
+        # No call was made, and none counts against the provider.
+        assert (line["status"], line["attempt_count"]) == (status, 0)
+        assert house.app.runtime.health_reports() == []
+
+
+def test_a_key_that_got_more_rights_goes_on() -> None:
+    with running(settings=settings) as house, ThreadPoolExecutor(1) as client:
+        slot = taken(house, "echo")
+        body = {**question(CHAT, CHAT), "model": "echo/text@openai-chat"}
+        answer = client.submit(house.post, PATHS[CHAT], body, authorization=f"Bearer {KEY}")
+        wait_until(lambda: waiting(house) == 1, "the request waits for a slot")
+
+        async def configure() -> None:
+            runtime = house.app.runtime
+            runtime.guard.identities.configure([replace(runtime.settings.keys[0], rights=Rights(concurrency=7))])
+            slot.release()
+
+        house.run(configure())
+        assert answer.result().status == 200
