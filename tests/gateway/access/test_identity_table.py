@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from queue import Queue
 
@@ -322,17 +323,26 @@ def test_owners_are_counted_over_both_sources_with_revoked_ones(watched: Watched
     # The same owner in both is one.
     table.configure([local, holder("ann", digest_of(first))])
     assert not table.several_owners
-    table.configure([local, holder("file", digest_of("of the file"))])
-    assert table.several_owners
-    table.configure([])
-    assert not table.several_owners
+    assert not watched.page.several_owners
     watched.create("bob")
     watched.revoke("bob")
-    assert not watched.page.several_owners
     table.load()
     assert table.several_owners
     # The other workers tell owners apart, too.
     assert watched.page.several_owners
+
+
+@pytest.mark.parametrize("in_file_first", [True, False])
+def test_owners_that_the_configuration_had_are_counted(watched: Watched, in_file_first: bool) -> None:
+    table, own = watched.table, holder("file", digest_of("of the file"))
+    changes: list[Callable[[], object]] = [partial(table.configure, [own]), partial(watched.create, "ann")]
+    for change in changes if in_file_first else reversed(changes):
+        change()
+        table.load()
+    table.configure([])
+    table.load()
+    # What the removed key made is still there.
+    assert (table.several_owners, watched.page.several_owners) == (True, True)
 
 
 def test_a_key_that_the_configuration_has_no_more_is_not_present(watched: Watched) -> None:
@@ -375,6 +385,23 @@ def test_a_thread_reads_changes_until_it_is_stopped(watched: Watched, monkeypatc
         calls.get(timeout=LIMIT)()
     watched.table.stop()
     assert "identities" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_unexpected_error_does_not_end_the_thread(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.001)
+    watched.table.load()
+    text = watched.create("ann")
+    with closing(sqlite3.connect(watched.file, isolation_level=None)) as db:
+        db.execute("DELETE FROM generation")
+        calls: Queue[Callable[[], None]] = Queue()
+        watched.table.follow(calls.put)
+        while not watched.table.problem:
+            calls.get(timeout=LIMIT)()
+        assert "unexpected error" in watched.table.problem
+        db.execute("INSERT INTO generation (number) VALUES (2)")
+    while watched.outcome(text) != "ann":
+        calls.get(timeout=LIMIT)()
+    assert not watched.table.problem
 
 
 def test_tables_of_an_older_version_have_no_keys(watched: Watched) -> None:

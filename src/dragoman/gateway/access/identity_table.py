@@ -85,6 +85,8 @@ class IdentityTable:
         self._clock = clock
         self._configured: dict[bytes, Identity] = {}
         self._configured_owners: dict[bytes, Identity] = {}
+        # Owners of all keys that a configuration had since the start: their rows are still there.
+        self._all_configured: frozenset[bytes] = frozenset()
         self._rows = NO_ROWS
         # When the database was last read; None before the first time.
         self._read_at: float | None = None if reader is not None else float("inf")
@@ -154,6 +156,8 @@ class IdentityTable:
         """Accept the keys of a configuration, and no other of one before."""
         self._configured = {accepted.digest: key for key in keys for accepted in key.digests}
         self._configured_owners = {key.owner: key for key in keys}
+        self._all_configured |= self._configured_owners.keys() - {LOCAL_OWNER}
+        self._record(self._rows)
         self._changed()
 
     def load(self) -> None:
@@ -178,7 +182,11 @@ class IdentityTable:
 
     def _poll(self, schedule: Callable[[Callable[[], None]], object]) -> None:
         while not self._stopping.wait(POLL_INTERVAL):
-            self._refresh(schedule)
+            try:
+                self._refresh(schedule)
+            except Exception as error:
+                # The outer edge of the thread: without it, no later change would be in force.
+                schedule(partial(self._failed, f"unexpected error: {error!r}"))
 
     def _refresh(self, schedule: Callable[[Callable[[], None]], object]) -> None:
         """Read what changed, which may take a second, and let the event loop apply it."""
@@ -238,7 +246,7 @@ class IdentityTable:
             self._report("a gateway key of the database is refused: the configuration has the same", key=name)
 
     def _has_several_owners(self, rows: IdentityRows) -> bool:
-        configured = self._configured_owners.keys() - {LOCAL_OWNER}
+        configured = self._all_configured
         if rows.count > 1 or len(configured) > 1:
             return True
         return len(configured | {identity.owner for identity in rows.identities()}) > 1
