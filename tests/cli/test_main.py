@@ -16,6 +16,7 @@ import pytest
 from tests.cli.machine import put_trusted
 from tests.cli.screens import call
 from tests.gateway.harness import CHAT, MESSAGES
+from tests.ports import CLOSED_PORT
 from tests.server.process import PATIENCE, clean_environment
 
 # More than a pipe holds: whoever has written it knows that the other side reads.
@@ -104,7 +105,9 @@ def unread() -> Iterator[IO[bytes]]:
 @pytest.mark.parametrize("typed", WRITE)
 def test_pitfall_617_a_reader_that_goes_ends_a_command_quietly(typed: str, tmp_path: Path, unread: IO[bytes]) -> None:
     (tmp_path / "request.json").write_text(REQUEST)
-    put_trusted(tmp_path, "[server]\ndiscover = false\n", clean_environment(tmp_path))
+    # Where no gateway of whoever runs the tests listens.
+    settings = f"[server]\ndiscover = false\nport = {CLOSED_PORT}\n"
+    put_trusted(tmp_path, settings, clean_environment(tmp_path))
     with TemporaryFile() as inputs, TemporaryFile() as err:
         assert call(typed.split(), tmp_path, (inputs, unread, err)) == 141
         err.seek(0)

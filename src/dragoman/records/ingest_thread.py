@@ -167,8 +167,10 @@ class IngestThread:
         try:
             self._maintain_journal()
             before = self.rows
+            # Those who ask while entries are moved have the next turn, since theirs may not be among them.
+            requests = len(self._requests)
             self._move()
-            self._serve()
+            self._serve(requests)
             if not at_last:
                 self._retain()
                 if self.rows - before <= _IDLE_ROWS:
@@ -223,16 +225,16 @@ class IngestThread:
             self._orphans = self._opened().ingest_orphans(self._clock() // 1000)
         self._count()
 
-    def _serve(self) -> None:
-        """Ingest the entries of other workers, and assign sessions, for all waiters."""
-        if not self._requests:
+    def _serve(self, requests: int) -> None:
+        """Ingest the entries of other workers, and assign sessions, for the first waiters."""
+        if not requests:
             return
         # A worker exports its own journals alone.
         others = Ingester(self._opened().tables, self._directory)
         for journal in journals_in(self._directory):
             if journal != self._journal.path:
                 others.ingest(journal, until=journal_size(journal))
-        while self._requests:
+        for _ in range(requests):
             request = self._requests[0]
             left = 0 if request.assign is None else request.assign(self._opened().tables)
             self._requests.popleft()
