@@ -160,7 +160,7 @@ def with_sizes(
 
 def _described(names: Sequence[str], settings: Settings, key: GivenKey, running: str | None) -> Sequence[DescribedName]:
     if running is not None:
-        # A few of them are quickly looked up; many are asked for as all.
+        # A few are quickly looked up one by one; many are requested as a whole.
         return fetch_names(running, key.text, names=names if len(names) <= MAX_NAMES else ())
     # The gateway is needed for this alone.
     import asyncio

@@ -1,5 +1,5 @@
 """Exchange page: everything recorded of one exchange, for people. Text from outside cannot move a cursor or pose as
-another field: words with blanks stand in quotes, which they cannot end."""
+another field: values with spaces are quoted, and cannot end the quotation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LEFT_OUT = "left out"
 def as_page(
     exchange: RecordedExchange, record_file: RecordFile, screen: OutputScreen, *, all_losses: bool = False
 ) -> Iterator[str]:
-    """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
+    """The page: the request, its candidates if they were ranked, each attempt, each loss."""
     exact = not screen.terminal
     facts = [(name, words) for name, words in _facts(exchange, record_file, exact) if words]
     yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.row.id, least=24)), facts)
@@ -150,7 +150,7 @@ def _thread(exchange: RecordedExchange) -> str:
 
 
 def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
-    """The four classes, which do not overlap, and what they are of."""
+    """The four token classes, which do not overlap, and their sums."""
     if tokens is None:
         return ""
     parts = (uncached_input_of(tokens), tokens.cache_read, tokens.cache_write)
@@ -163,7 +163,7 @@ def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
 
 
 def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) -> str:
-    """The total, what it is made of, and by which prices."""
+    """The total, its parts, and the source of its prices."""
     words = formatting.format_cost(cost, unpriced, exact=exact)
     if money is None:
         return words

@@ -28,7 +28,7 @@ _LOST = tuple(Column(heading=heading) for heading in ("PROTOCOL", "FATE", "FEATU
 
 
 class Version(Struct, frozen=True):
-    """The request in one protocol, or why it cannot be said there."""
+    """The request in one protocol, or why it cannot be translated."""
 
     protocol: str
     body: JsonValue

@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what would be removed, ask, and do it."""
+    """Show the extent, ask for confirmation, and delete."""
     from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.records.forget import find, forget
     from dragoman.records.journal_ingest import ingest_all

@@ -1,13 +1,13 @@
-"""Amounts: tokens, money and times as people read them on a terminal, and exactly where programs do."""
+"""Amounts: tokens, cost and times for people on a terminal, and exactly for programs."""
 
 from __future__ import annotations
 
 from dragoman.prices.money import NANO, dollars
 
-# What cost more than is known of it, as a sum is read.
+# The prefix of an incomplete cost.
 AT_LEAST = "≥ "
 UNPRICED = "unpriced"
-# Below this an amount is only said to be less.
+# A smaller amount is shown as "less than".
 _LITTLE = NANO // 10_000
 
 
@@ -21,10 +21,10 @@ def tokens(count: int, *, exact: bool = False) -> str:
 
 
 def format_cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
-    """What is known of a cost: at least so much where something had no price, and no number where nothing had one."""
+    """A cost as far as known: a minimum if a part has no price, and no number without any price."""
     if unpriced and not nano:
         return UNPRICED
-    # At least less than something says nothing: the smallest ones are said with all their digits.
+    # "At least less than" means nothing: the smallest ones are shown with all digits.
     if exact or (unpriced and nano < _LITTLE):
         return f"{AT_LEAST if unpriced else ''}{dollars(nano)}"
     return f"{AT_LEAST if unpriced else ''}{_rounded(nano)}"

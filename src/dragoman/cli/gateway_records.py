@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.launching.admin_client import AdminClient
 
 R = TypeVar("R", bound=Struct)
-# How often a busy gateway is asked, with pauses in seconds.
+# The status of a busy gateway, the number of tries, and the pause in seconds.
 _BUSY, _TRIES, _PAUSE = 429, 5, 1.0
 
 
@@ -28,12 +28,12 @@ class GatewayRecords:
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
-        # Takes what is to be noted beside the records.
+        # Receives notes about the records.
         self.complain: Callable[[str], None] = documents.complain
         self.status = 0
 
     def get(self, path: str, result: type[R], **parameters: str | int | bool | None) -> R:
-        """What is at a path of the admin API, with the parameters that are not None."""
+        """The resource at a path of the admin API, with the parameters that are not None."""
         view = self._ask(path, result, _query(parameters))
         notes = self._client.notes
         if notes.incomplete:
@@ -44,7 +44,7 @@ class GatewayRecords:
         return view
 
     def _ask(self, path: str, result: type[R], query: Mapping[str, str | int]) -> R:
-        """What is at a path, asked for again while another query of the same key runs."""
+        """The resource at a path, requested again while another query of the same key runs."""
         from dragoman.launching.admin_client import AdminApiError
 
         for _ in range(_TRIES - 1):

@@ -1,4 +1,4 @@
-"""`dragoman init`: looks who could be called from here, asks what is left, and writes a first dragoman.toml."""
+"""`dragoman init`: looks for keys and local servers, asks the rest, and writes a first dragoman.toml."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write one file, or say why not."""
+    """Write one file, or report why not."""
     path = _config_path(options.config)
     if not options.dry_run and os.path.lexists(path):
         raise DragomanError(
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     for number, each in enumerate(usable, 1):
         _print_lines(*_described(number, each))
     chosen, keyed = usable, options.key
-    # Who is no person is not asked: it would wait for ever.
+    # Without a terminal it does not ask: it would wait for ever.
     if not options.yes and sys.stdin.isatty():
         try:
             chosen = _chosen(usable)
@@ -159,7 +159,7 @@ def _prompt(question: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Make the file, for this user alone; whatever came in between stays."""
+    """Create the file, readable only by its user; an existing one stays."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

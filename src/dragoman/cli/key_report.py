@@ -108,7 +108,7 @@ def _reasons(key: ImportedKeyView) -> Iterator[str]:
 
 
 def _changes(entry: AuditEntryView) -> Iterator[str]:
-    """What a change set, as `models: fast -> *`; a revoked key has lost all, which needs no list."""
+    """The changed members, such as `models: fast -> *`; a revoked key has lost all, which needs no list."""
     after = entry.after
     if after.revoked is not None:
         return

@@ -53,7 +53,7 @@ _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 _LAUNCH_ARGUMENTS = ("model", "small_model", "context", "key_file", "config", "gateway")
 # With these options a client prints something about itself and calls no gateway.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
-# Who interrupts a client ends it as it is meant to be ended.
+# An interrupt is a normal end of a client.
 _ENDED_WELL = (0, 128 + signal.SIGINT)
 
 
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
-    # Whatever can go wrong goes wrong before a gateway is started, and first what was said.
+    # Errors are reported before a gateway is started, errors of the command line first.
     launch_options_of(client, options, settings, "")
     named = named_gateway(options)
     program = program_of(client, os.environ)
@@ -163,7 +163,7 @@ def _plan(
 
 
 def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
-    """What the gateway has counted; None if it does not say, which is no reason to fail."""
+    """The counts of the gateway; None without a response, which is no reason to fail."""
     try:
         return launch_of(address, key.sent, name)
     except DragomanError:
@@ -199,19 +199,19 @@ def _again(client: LaunchableClient, options: argparse.Namespace, session: str) 
 
 
 def _hint(client: LaunchableClient) -> None:
-    """Say once, and then never again on this machine, what is good to know of a client."""
+    """Show a hint about a client, once per machine."""
     directory = state_directory(os.environ)
     if not client.hint or directory is None:
         return
     marker = directory / "told" / client.name
-    # Where it cannot be noted it is not said: it would be said every time.
+    # If that cannot be recorded, the hint is not shown: it would be shown every time.
     with suppress(OSError):
         marker.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         marker.touch(mode=0o600, exist_ok=False)
         documents.complain(f"note: {client.hint}")
 
 
-# What a name that leads nowhere is answered with.
+# The status for an unknown name.
 _UNKNOWN = 404
 _NO_KEY = 401
 _FORBIDDEN = 403
@@ -231,7 +231,7 @@ class _RoutePage(Struct):
 def preflight(
     client: LaunchableClient, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str
 ) -> None:
-    """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
+    """Check the requested models at the gateway; an error if one of them cannot be used."""
     # Here, so that the other commands start without it.
     from concurrent.futures import ThreadPoolExecutor
 
@@ -249,14 +249,14 @@ def preflight(
         try:
             notes += _notes(client.usual, settings, key, address)
         except DragomanError as error:
-            # Which model it will ask for is not known; this one is of the kind.
+            # The model that it will request is unknown; this one is typical.
             notes.append(f"{client.name} uses its default models: {error} (--model NAME)")
     for note in dict.fromkeys(notes):
         documents.complain(f"note: {note}")
 
 
 def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
-    """What to say of a model before its client is started; an error if it cannot be used."""
+    """Notes about a model before its client is started; an error if it cannot be used."""
     try:
         page = _route_page(name, key, address)
     except PageError as error:

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
-# So many are asked for at a time while they come.
+# Maximum requests per query while following.
 _AT_ONCE = 1000
-# How often they are asked for, in milliseconds.
+# Interval of queries, in milliseconds.
 _EVERY = 1000
 
 
@@ -75,7 +75,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what is asked for."""
+    """Show the requested records."""
     if options.most < 0:
         raise UsageError(f"-n: {options.most} is no number of exchanges")
     if options.id is not None and options.follow:
@@ -122,7 +122,7 @@ def _find(record_file: RecordFile, text: str) -> tuple[ExchangeView, int]:
 
 
 class _FileSource:
-    """The exchanges of the file that are asked for. `status` is not 0 once something was left out."""
+    """The matching records of the file. `status` is not 0 once something was left out."""
 
     def __init__(self, record_file: RecordFile, options: argparse.Namespace) -> None:
         self._record_file = record_file
@@ -173,7 +173,7 @@ class _FileSource:
 
 
 class _GatewaySource:
-    """The exchanges of a gateway that are asked for, likewise."""
+    """The matching records of a gateway, likewise."""
 
     def __init__(self, gateway: GatewayRecords, options: argparse.Namespace) -> None:
         self._gateway = gateway
@@ -259,7 +259,7 @@ def _is_unread() -> bool:
 
 
 def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[ExchangeView], None]:
-    """What writes one exchange."""
+    """The function that prints one record."""
     if options.json:
         return write_view
     from dragoman import terminal

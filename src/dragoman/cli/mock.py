@@ -24,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     if not 0 <= options.port <= _LAST_PORT:
         raise UsageError(f"--port: {options.port} is no port; they go from 0 to {_LAST_PORT}")
     refuse_windows()
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _greet(options: argparse.Namespace, port: int) -> None:
-    """Say where the mock is, and one line to try for each protocol."""
+    """Print the address of the mock, and one example per protocol."""
     address = address_to_call(options.host, port)
     lines = [
         f"dragoman mock listens on {address}, {'lenient' if options.lenient else 'as strict as the services'}",

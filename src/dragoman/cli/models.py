@@ -1,4 +1,4 @@
-"""`dragoman models`: every name that a client may use, and what is known of each."""
+"""`dragoman models`: every name that a client may use, with its metadata."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[D
 
 
 def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[str]:
-    """The names as a table; people are told what its columns mean."""
+    """The names as a table; on a terminal with a legend."""
     if not screen.terminal:
         yield from table(screen, _FULL_COLUMNS, [row for name in names for row in _full_rows(name)])
         return
@@ -113,7 +113,7 @@ def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[s
 
 
 def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
-    """A name, and its targets below it unless they say the same."""
+    """A name, and its targets below it unless they are equal."""
     price, health = _only(name)
     yield name.name, size_of(name.window), size_of(name.output_cap), price, health, _able(name)
     if [target.target for target in name.targets] != [name.name]:

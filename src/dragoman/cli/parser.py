@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         self.color = False
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong, with this command's own usage, and where there is more."""
+        """Report wrong usage, with this command's own usage, and where to find help."""
         self.print_usage(sys.stderr)
         lines = wrapped(screen_of(sys.stderr), f"{self.prog}: {printable(message)}", "  ", whole_words=True)
         self.exit(USAGE, "\n".join([*lines, f"try `{self.prog} --help`", ""]))
@@ -99,7 +99,7 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The options of a parser that are told of."""
+    """The visible options of a parser."""
     for action in parser._actions:
         if action.option_strings and action.help != argparse.SUPPRESS:
             yield action
@@ -121,7 +121,7 @@ def new_parser() -> tuple[Parser, argparse._SubParsersAction[Parser]]:
 
 
 def command_at(words: Sequence[str]) -> int:
-    """The place of the command's name, behind what is said for all of them."""
+    """The position of the command's name, after global options."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] == "--color" else 1

@@ -1,4 +1,4 @@
-"""`dragoman prices`: what is known of models, and `dragoman prices update`, which replaces the book."""
+"""`dragoman prices`: prices and limits of models, and `dragoman prices update`, which replaces the price book."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run_update(options: argparse.Namespace) -> int:
 
 
 def lines_of(settings: Settings, book: PriceBook, pattern: str, now: float) -> Iterator[PriceLine]:
-    """What a pattern means: a target as it would be priced, overrides, and entries of the book."""
+    """The matches of a pattern: a target as it would be priced, overrides, and entries of the price book."""
     wanted = pattern.lower()
     listed: set[str] = set()
     for target in dict.fromkeys((pattern, *settings.prices)):
@@ -134,7 +134,7 @@ def _amount(member: str, rate: int | None) -> str:
 
 
 def _more(line: PriceLine) -> Iterator[str]:
-    """What has no column: where it is from, fees, other lengths and tiers."""
+    """Facts without a column: source, fees, other lengths and tiers."""
     facts = line.facts
     if facts.entry and facts.entry != line.name:
         yield f"is {facts.entry}"
@@ -192,7 +192,7 @@ REFUSED = 1
 
 
 def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) -> int:
-    """Replace the book with one from a file or an address; `agreed` is that steep changes are, `dry` only tells."""
+    """Replace the book with one from a file or an address; `agreed` confirms large changes, `dry` only shows them."""
     if not settings.price_book_path:
         raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
     data = _fetched(source)
@@ -264,7 +264,7 @@ async def _fetch(url: str) -> bytes:
 
 
 def _change_lines(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> list[str]:
-    """What would change, the steep ones first, in lines that are not too many."""
+    """The changes, large ones first, in a limited number of lines."""
     lines = [f"from {present.title}", f"to   {book.title}"]
     steep = [f"! {_describe(change)}" for change in changes.large]
     others = [f"  {_describe(change)}" for change in changes.rates if not change.is_large]

@@ -1,4 +1,4 @@
-"""`dragoman providers`: whom the catalogue knows and who is set up here."""
+"""`dragoman providers`: the providers of the catalogue and of the configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEGEND = "A is anthropic-messages, C openai-chat, R openai-responses; those tha
 
 
 class ProviderLine(Struct, frozen=True, kw_only=True):
-    """One provider: what is known of it and whether it can be used."""
+    """One provider: its metadata and whether it can be used."""
 
     name: str
     title: str
@@ -110,6 +110,6 @@ def _row(line: ProviderLine, screen: OutputScreen) -> tuple[str, ...]:
     address = line.endpoints[0].base_url if line.endpoints else ""
     variables = (line.missing,) if line.missing else line.env
     if screen.terminal:
-        # What is the same for nearly all of them, and names that few use, would take the room of the rest.
+        # Common prefixes, and rare names, would take the room of the rest.
         address, variables = address.removeprefix("https://"), variables[:1]
     return line.name, line.title, letters, "yes" if line.configured else "no", ",".join(variables), address

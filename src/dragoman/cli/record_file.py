@@ -37,7 +37,7 @@ class RecordFile(Struct, frozen=True, kw_only=True):
     zone: Zone
 
     def since(self, text: str, now: int) -> int:
-        """When that was, in microseconds, which a person says."""
+        """A time in words, in microseconds."""
         from dragoman.records.time_range import period_of
 
         return period_of(self.zone, now // _MICRO, since=text, first=0).requested_since * _MICRO
@@ -97,7 +97,7 @@ def now_in_micro() -> int:
 
 
 def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> int:
-    """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
+    """Ingest journals into the file; the status is not 0 if that fails, and the rest is shown."""
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store import StoreError
 
@@ -114,7 +114,7 @@ def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> i
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What a command shows of sessions: a time, in microseconds, and a key, or the sessions that a text names."""
+    """The sessions that a command shows: by a time in microseconds and a key, or by a text."""
 
     since: int = 0
     until: int = (1 << 63) - 1
@@ -123,7 +123,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def assign(path: str, shown: Shown, complain: Callable[[str], None] = documents.complain) -> int:
-    """Assign the sessions of what is shown, and say how many exchanges are left; the status is that of `ingest`."""
+    """Assign the sessions of these rows, and report the remaining number; the status is that of `ingest`."""
     from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.store import StoreError
     from dragoman.store.unassigned import RowScope
@@ -144,7 +144,7 @@ def assign(path: str, shown: Shown, complain: Callable[[str], None] = documents.
 
 
 def complain_of_unassigned(left: int, complain: Callable[[str], None]) -> None:
-    """Say how many exchanges have no session yet."""
+    """Report the number of requests without a session."""
     counted = formatting.counted(left, "exchange")
     complain(f"{counted} of these left to assign to sessions: the next call assigns more, as does an idle gateway")
 
@@ -153,8 +153,8 @@ def complain_of_unassigned(left: int, complain: Callable[[str], None]) -> None:
 def open_records(
     record_file: RecordFile, complain: Callable[[str], None] = documents.complain, shown: Shown | None = None
 ) -> Iterator[tuple[RecordTables, int]]:
-    """The tables, to read only, with all that was written until now, and the status of that. The sessions of what is
-    shown are assigned."""
+    """The tables, to read only, with all that was written until now, and the status of that. The sessions of the shown
+    rows are assigned."""
     from dragoman.store.record_tables import open_record_tables
 
     status = ingest(record_file.path, complain)
@@ -165,7 +165,7 @@ def open_records(
 
 
 def once(complain: Callable[[str], None]) -> Callable[[str], None]:
-    """Complains of the same only once, for what is done again and again."""
+    """Reports the same problem only once, for repeated work."""
     seen: set[str] = set()
 
     def complain_once(problem: str) -> None:
@@ -177,7 +177,7 @@ def once(complain: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def name_of(text: str | None) -> str | None:
-    """A name from the command line as a file can have it: what is no text is no name either."""
+    """A name from the command line as the file can have it: invalid text is no name."""
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
@@ -203,7 +203,7 @@ def as_json(value: JsonValue) -> bytes:
 
 
 def escaped(encoded: bytes) -> bytes:
-    """What was written as JSON, likewise."""
+    """JSON, likewise."""
     # Of ASCII, JSON leaves nothing but this as it is.
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded

@@ -42,7 +42,7 @@ _UNKNOWN = "?"
 
 
 class _Classes(tuple[str, ...]):
-    """The classes of threads, and whatever else a rule may ask for: `other:` with the word of a client."""
+    """The classes of threads, and any other name in a rule: `other:` with the word of a client."""
 
     __slots__ = ()
 
@@ -169,7 +169,7 @@ def _health(row: JsonObject) -> str:
 
 
 def _note(row: JsonObject) -> str:
-    """Why it is not asked, or not before others."""
+    """Why it is skipped or deprioritized."""
     for name, words in (("left_out", "left out: "), ("deprioritized", "deprioritized: ")):
         reason = row.get(name)
         if isinstance(reason, dict):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from dragoman.system_service.units import Job
 
 REFUSED = 1
-# How long a service may take until it answers, before its user is sent to the log.
+# Seconds until a service must respond, before its user is referred to the log, and the interval of checks.
 _READY_SECONDS, _POLL_SECONDS = 15.0, 0.2
-# How long it may take until an init system says that what it starts runs.
+# Seconds until an init system reports a started service.
 _GRACE = 2.0
 # Beside the time that streams have to end in.
 _STOP_SECONDS = 15
@@ -118,7 +118,7 @@ def run_install(options: argparse.Namespace) -> int:
     try:
         if plan.state.loaded and manager.before_start:
             run_commands(manager, manager.before_start, os.environ)
-            # It has been told to go, and may not be gone yet.
+            # It was stopped, and may not have ended yet.
             _wait_until(lambda: not state_of(manager, os.environ).loaded)
         run_commands(manager, manager.start, os.environ)
     except DragomanError as error:
@@ -187,7 +187,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
 
 
 def _plan_lines(plan: _Plan) -> list[str]:
-    """What is written and where, what is run, and what it means."""
+    """The files, commands and consequences of the plan."""
     from dragoman.system_service.variables import SHORT_LIVED
 
     manager = plan.manager
@@ -223,7 +223,7 @@ def _command_text(manager: Manager, words: Sequence[str]) -> str:
 
 
 def _begun(plan: _Plan) -> int:
-    """Wait until it answers, and say how to go on."""
+    """Wait until it responds, and print the next steps."""
     from dragoman.launching.gateway import addresses_of, find_running
     from dragoman.system_service.init_systems import state_of
 
@@ -261,7 +261,7 @@ def _begun(plan: _Plan) -> int:
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Tell how the service is doing."""
+    """Show the state of the service."""
     from dragoman.cli.doctor.report import ReportRedactor, as_json, as_text
     from dragoman.cli.doctor.service import service
     from dragoman.system_service.init_systems import find_manager
@@ -300,7 +300,7 @@ def run_stop(options: argparse.Namespace) -> int:
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
-    """Stop the service, take back what `install` wrote, and say what stays."""
+    """Stop the service, remove the files of `install`, and list what stays."""
     from dragoman.system_service.init_systems import check_manager, find_manager, run_commands, state_of
     from dragoman.system_service.installed import installed_in, remove, variables_files
 
@@ -319,7 +319,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
     if not documents.agreed("Do it?", options.yes, *_NOT_AGREED):
         return REFUSED
     if installed is not None:
-        # Who cannot be told that it is gone would go on with it.
+        # An init system that cannot be informed would continue to run it.
         check_manager(manager, os.environ)
         if state_of(manager, os.environ).loaded:
             run_commands(manager, manager.disable, os.environ)
@@ -333,7 +333,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
 
 
 def _stays(manager: Manager, config: str) -> list[str]:
-    """What is left on the machine, of which not all was there before."""
+    """The remaining files, some of which existed before."""
     state = state_directory(os.environ)
     lines = [f"{config}: the configuration"] if config and Path(config).exists() else []
     if state is not None and state.exists():
@@ -353,7 +353,7 @@ def _wait_until(done: Callable[[], bool]) -> None:
 
 
 def _print_lines(lines: Sequence[str]) -> None:
-    """Tell people, in lines that fit; what may be copied stands on a line of its own, which stays whole."""
+    """Print lines that fit; text to copy has an unbroken line of its own."""
     screen = screen_of(sys.stdout)
     for line in lines:
         if line.startswith(_LIST) and screen.terminal:

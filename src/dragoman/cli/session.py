@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dragoman.records.views.sessions import SessionView
     from dragoman.store.session_queries import SessionFigures
 
-# Deeper threads are not moved further to the right: their depth is said.
+# Deeper threads are not indented further: their depth is shown as a number.
 _DEEPEST = 8
 _NUMBER = Column(heading="#", right=True)
 _NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("TURNS", "TOKENS", "OWN", "TOTAL"))
@@ -48,7 +48,7 @@ _COLUMNS = (
     *_NUMBERS,
     Column(heading="MORE", below=True),
 )
-# Where there is no room for it, what a thread is doing is said only if that is of note.
+# On narrow terminals, the status of a thread is shown only if it is notable.
 _WIDE = 100
 _NOTABLE = frozenset(STATES)
 # Programs get everything in a column of its own.
@@ -169,7 +169,7 @@ def _tokens(total: SessionFigures) -> str:
 
 
 def _rows(detail: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Threads as they are drawn: what hangs below what is seen from the lines before them."""
+    """Threads as drawn: the tree lines before them show the parent."""
     going_on: list[bool] = []
     for node in detail.tree.nodes:
         del going_on[node.depth :]
@@ -207,7 +207,7 @@ def _called(node: ThreadNode) -> str:
 
 
 def _more(node: ThreadNode) -> Iterator[str]:
-    """What else there is to say of a thread."""
+    """Further facts of a thread."""
     if node.parent_issue:
         yield _MARKS[node.parent_issue]
     if node.is_uncertain:

@@ -41,7 +41,7 @@ _USUAL = 50
 _PAGE = 200
 # From here on there is room for a column for everything.
 _WIDE = 120
-# Names are shown as far as they tell sessions apart, and at least so much of them.
+# Names are shortened as long as they are unique, to at least this many characters.
 _LEAST_NAME = 13
 STATES = {
     "streaming": GREEN,
@@ -68,7 +68,7 @@ _MORE = Column(heading="MORE", below=True)
 _WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, STATE, *_NUMBERS.values(), _MORE)
 _NARROW_NUMBERS = (_NUMBERS[name] for name in ("TURNS", "TOKENS", "COST"))
 _NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, NARROW_STATE, *_NARROW_NUMBERS, _MORE)
-# How a session is linked with another one.
+# The links between sessions.
 _LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of"}
 
 
@@ -233,7 +233,7 @@ def _cells(
     agents: int | str = "",
     more: str = "",
 ) -> tuple[str, ...]:
-    """One row; where there is no room for a column, what is not nothing is said in words."""
+    """One row; values whose column was left out are shown in words, unless zero."""
     tokens = formatting.tokens(figures.input + figures.output, exact=exact)
     cost = formatting.format_cost(figures.cost, figures.unpriced, exact=exact)
     turns = str(figures.requests)
@@ -250,7 +250,7 @@ def _when(micro: int, record_file: RecordFile, now: int, *, exact: bool) -> str:
 
 
 def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
-    """The beginnings of names by which these sessions can be told apart."""
+    """Prefixes of names that distinguish these sessions."""
     ordered = sorted({row.name for row in rows})
     least: dict[str, int] = dict.fromkeys(ordered, _LEAST_NAME)
     for one, other in itertools.pairwise(ordered):
@@ -261,7 +261,7 @@ def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
 
 
 def state_of(status: ThreadStatus, now: int) -> str:
-    """What is being done, in few words."""
+    """The status in a few words."""
     from dragoman.records.thread_status import format_status
 
     return format_status(status, now)
@@ -280,7 +280,7 @@ def with_all_losses(detail: SessionDetail) -> SessionDetail:
 
 
 def troubles_of(figures: SessionFigures) -> Iterable[str]:
-    """What did not go well, if anything, and what is not known."""
+    """Problems, if any, and unknown parts."""
     if figures.losses:
         yield formatting.counted(figures.losses, "loss", "losses")
     if figures.errors:
@@ -292,7 +292,7 @@ def troubles_of(figures: SessionFigures) -> Iterable[str]:
 
 
 def link_of(session: SessionRow, origin: SessionRow | None) -> str:
-    """What a session goes on from, in words."""
+    """The origin of a session, in words."""
     if not session.origin:
         return ""
     name = f"session {session.origin}, which is gone" if origin is None else as_cell(origin.name)

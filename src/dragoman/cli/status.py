@@ -50,7 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the gateway, and show what it says."""
+    """Query the gateway, and show its status."""
     settings = settings_of(options)
     address = _running(options, settings)
     key = find_key(settings, os.environ, options.key_file)
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _running(options: argparse.Namespace, settings: Settings) -> str:
-    """The gateway that runs; an error says where none does."""
+    """The running gateway; an error if there is none."""
     if options.gateway is None and not settings.server.port:
         raise DragomanError("the configuration lets the gateway take any free port; say where it is with --gateway URL")
     address = gateway_to_ask(options, settings)
@@ -114,7 +114,7 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
 
 
 def as_reset(status: JsonObject) -> str:
-    """What was held against a target, in words."""
+    """The state of a target before its reset, in words."""
     target, health, keys = text_of(status, "target"), text_of(status, "health"), text_of(status, "keys")
     if health == "healthy" and keys == "0":
         return f"nothing was held against {target}"
@@ -122,7 +122,7 @@ def as_reset(status: JsonObject) -> str:
 
 
 def _health(row: JsonObject) -> str:
-    """How a target stands, and why: `cooldown for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
+    """The health of a target, and its reason: `cooldown for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
     text = text_of(row, "health") + _remaining(row)
     if text == "healthy":
         return text
@@ -146,7 +146,8 @@ def _key(row: JsonObject, provider: JsonObject) -> str:
 
 
 def _cooldown(row: JsonObject) -> str:
-    """Length and cause of a cooldown: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
+    """Length and cause of a cooldown: `for another 890 s, since 10 s ago: rate_limited, the provider reported 86400
+    s`."""
     why = [text_of(row, "why")] if text_of(row, "why") else []
     why += [f"the provider reported {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
     since = _seconds(row, "since")
@@ -155,7 +156,8 @@ def _cooldown(row: JsonObject) -> str:
 
 
 def _check(row: JsonObject) -> str:
-    """How often a provider is checked, and the result: `every 30 s while a target is in cooldown: failing 12 s ago`."""
+    """The interval of health checks, and the last result: `every 30 s while a target is in cooldown: failing 12 s
+    ago`."""
     text = f"every {_seconds(row, 'every')} while a target is in cooldown"
     outcome = text_of(row, "found")
     return f"{text}: {outcome} {_seconds(row, 'ago') or '0 s'} ago" if outcome else text

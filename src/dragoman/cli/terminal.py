@@ -32,19 +32,19 @@ _BESIDE = 24
 _WORD = re.compile(r"\S+\s*")
 _PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
 
-# What may stand behind words that have a colour: nothing, or one of these.
+# Text that may follow styled words.
 _AFTER_STYLED = ("", " ", ",", ";", ":")
 
 # Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
 BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
-# What is said for our own signs where they cannot be shown.
+# ASCII replacements for symbols.
 _ASCII = str.maketrans(
     {"·": ".", "→": "->", "–": "-", "—": "-", "─": "-", "…": "...", "×": "x", "≥": ">=", "│": "|", "├": "|", "└": "`"}
 )
 
 
 class OutputScreen(Struct, frozen=True, kw_only=True):
-    """What one stream can show."""
+    """The capabilities of an output stream."""
 
     terminal: bool = False
     width: int = WIDTH
@@ -62,7 +62,7 @@ class OutputScreen(Struct, frozen=True, kw_only=True):
         return text if self.unicode else text.translate(_ASCII)
 
     def encode(self, text: str) -> bytes:
-        """The text as the stream takes it; what it cannot say is spelled out."""
+        """The text in the stream's encoding; characters outside it are spelled out."""
         return self.displayable(text).encode(self.encoding, "backslashreplace")
 
 
@@ -85,7 +85,7 @@ class Column(Struct, frozen=True, kw_only=True):
     heading: str
     # Numbers end at the right.
     right: bool = False
-    # How narrow it may become where room is short, by going on below; 0 is never narrower than what is in it.
+    # The width to which it may shrink by wrapping; 0 means never narrower than its content.
     least: int = 0
     # Whether it goes below its row where room is short.
     below: bool = False
@@ -94,7 +94,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] = os.environ) -> OutputScreen:
-    """What a stream can show now, by itself, by the environment, and by what the command line says of colour."""
+    """The present capabilities of a stream, by itself, by the environment, and by the option for colour."""
     seen = terminal.screen_of(stream, environ, choice)
     columns = seen.columns()
     return OutputScreen(
@@ -118,7 +118,7 @@ def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: b
 
 
 def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines; what came from outside commands no terminal."""
+    """A table as lines; text from outside cannot control the terminal."""
     cells = [[printable(screen.displayable(cell)) for cell in row] for row in rows]
     headings = [column.heading for column in columns]
     if not screen.terminal:
@@ -137,9 +137,9 @@ def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequen
 
 
 def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> tuple[list[int], list[int]]:
-    """Which columns stand beside each other, and which go below, the last ones first."""
+    """Which columns stand side by side, and which wrap below, the last ones first."""
     needed = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
-    # Columns that can be narrower are counted with what they can do with.
+    # Columns that can shrink count with their minimum.
     fixed = [
         min(size, column.least or (_BESIDE if column.below else size))
         for size, column in zip(needed, columns, strict=True)
@@ -206,7 +206,7 @@ def _style(column: Column, cell: str) -> str:
 
 
 def folded(cell: str, size: int) -> list[str]:
-    """A cell on as many lines as it takes; what it is indented by, all of them are. An id that fits is not cut."""
+    """A cell in as many lines as needed, all with its indent. An id that fits is not cut."""
     if terminal.cells(cell) <= size:
         return [cell]
     indent = " " * min(len(cell) - len(cell.lstrip()), size // 2)
@@ -230,7 +230,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 def _fits(text: str, size: int) -> int:
-    """How many characters of a text are shown in so many columns; at least one more than it is indented by."""
+    """The number of characters that fit into a width; at least one more than the indent."""
     cut = len(text) - len(text.lstrip()) + 1
     while cut < len(text) and terminal.cells(text[: cut + 1]) <= size:
         cut += 1
@@ -239,7 +239,7 @@ def _fits(text: str, size: int) -> int:
 
 @contextmanager
 def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Iterator[Callable[[str], None]]:
-    """Say on the standard error what takes so long, as long as it does; nothing where that is no terminal."""
+    """Show the running work on standard error while it takes long; nothing without a terminal."""
     out = stream or sys.stderr
     screen = screen_of(out, environ=environ)
     dumb = is_dumb(environ)

@@ -29,12 +29,12 @@ from dragoman.terminal import Choice, cut, is_dumb
 if TYPE_CHECKING:
     from dragoman.records.live_view import Activity, LiveSnapshot
 
-    # Looks at what goes on; problems are told to a function.
+    # Returns the present view; problems go to a function.
     Look = Callable[[Callable[[str], None]], tuple[LiveSnapshot, int]]
 
 THREAD, MODEL = "thread", "model"
 _EVERY = 1.0
-# How much of a session's name is shown: by so much `dragoman session` knows which is meant.
+# The shown part of a session's name, by which `dragoman session` identifies it.
 _NAME = 13
 _NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("OPEN", "TURNS", "TOKENS", "COST", "ERRORS"))
 _THREADS = (
@@ -101,7 +101,7 @@ def _file_reader(record_file: RecordFile, by: str) -> Look:
 
 
 def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
-    """Looks at a gateway, again and again: at what was seen last while that does not answer."""
+    """Queries a gateway repeatedly; returns the last view while it does not respond."""
     from dragoman.launching.admin_client import AdminApiError, GatewayUnreachable
     from dragoman.records.views.live import LiveSnapshotView, snapshot_of
 
@@ -121,7 +121,7 @@ def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
 
 
 def _draw(record_file: RecordFile, look: Look, by: str, colour: Choice) -> None:
-    """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
+    """Draw the page each second, on the alternate screen, until an interrupt; the old screen comes back."""
     signal.signal(signal.SIGTERM, _end)
     try:
         documents.write(_BEGIN.encode())
@@ -140,7 +140,7 @@ def _draw(record_file: RecordFile, look: Look, by: str, colour: Choice) -> None:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End as a shell tells of a signal, but leave the terminal as it was first."""
+    """End as by a signal, after restoring the terminal."""
     raise SystemExit(128 + number)
 
 

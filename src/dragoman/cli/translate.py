@@ -99,7 +99,7 @@ def _response(options: argparse.Namespace) -> int:
 
 
 def _stream(options: argparse.Namespace) -> int:
-    """Translate as it comes; what is written is written, so strict mode can only tell by its exit status."""
+    """Translate as data arrives; strict mode can report a loss only by the exit status."""
     chunks = documents.chunks(options.file)
     source = options.source
     if source is None:
@@ -161,7 +161,7 @@ def _is_refused(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> bo
 
 
 def _print_ledger(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
-    # Strict mode shows what it refuses.
+    # Strict mode shows the losses that it rejects.
     all_losses, screen = options.all_losses or options.strict == "all", screen_of(sys.stderr, options.color)
     print(
         ledger.as_json(losses) if options.json else ledger.as_table(losses, screen, all_losses=all_losses),

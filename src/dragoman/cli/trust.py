@@ -1,4 +1,4 @@
-"""`dragoman trust`: a found file may be used as it is now. On a terminal the other commands ask for that."""
+"""`dragoman trust`: a found file may be used as it is now. On a terminal the other commands ask for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dragoman.providers.catalogue import catalogue
 
 # More rows than these are not on the screen any more when the question comes.
 _MAX_ROWS = 18
-# A description's lines, and the rows that go on with one: what a file says cannot begin a row of its own.
+# The lines of a description, wrapped with an indent: text from a file cannot begin a row of its own.
 _NARROWEST = 40
 _LINE, _GOES_ON = "  ", " " * 10
 
@@ -60,18 +60,18 @@ def configured(explicit: str | None) -> Settings:
 
 
 def file_to_read(explicit: str | None) -> ConfigFile | None:
-    """The file that a command reads. On a terminal it asks whether to trust a found one; else the reader refuses it."""
+    """The file that a command reads. On a terminal it asks whether to trust a found one; else the reader rejects it."""
     file = find_file(os.environ, explicit)
     if file is not None and file.origin is FileOrigin.FOUND and documents.may_ask():
         content = file.read()
         if not is_trusted(file, content, os.environ) and _agreed(_described(file, content)):
-            # What was shown, whatever the file has become since.
+            # The content that was shown, whatever the file contains by now.
             trust(file.path, content, os.environ)
     return file
 
 
 def _described(file: ConfigFile, content: bytes) -> str:
-    """What a file would do; what it is written in may be a stranger's."""
+    """The effects of a file, whose text may come from an attacker."""
     values, _ = parse(str(file), content)
     owner = file.path.stat().st_uid
     whose = f", which belongs to another user (uid {owner})," if os.name == "posix" and owner != os.geteuid() else ""

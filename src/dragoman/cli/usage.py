@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from dragoman.records.usage import Group, UsageFigures, UsageReport
 
 _MICRO = 1_000_000
-# So many groups are shown to people, if nothing else is said.
+# Default number of groups on a terminal.
 _USUAL = 100
-# More groups than this are asked of no gateway.
+# Maximum groups that a gateway returns.
 _MAX_GROUPS = 10_000
 # As wide as all columns beside each other take.
 _WIDE = 120
@@ -114,7 +114,7 @@ def add_times(parser: argparse.ArgumentParser, since: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what was asked for."""
+    """Show the requested usage."""
     from dragoman.records.export import calls
     from dragoman.records.time_range import BUCKET_SECONDS, period_of, zone_of
     from dragoman.records.usage import SESSION, THREAD, nothing, read_groups, usage
@@ -155,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
         queries, exports = UsageQueries(tables.connection), Exports(tables.connection)
         with tables.reading():
             first = queries.first()
-            # Where something could not be moved there, that was told.
+            # A failed ingestion was already reported.
             if first is None and not status:
                 documents.complain(nothing_yet(record_file.path))
             report = usage(queries, by, period(None if first is None else first * BUCKET_SECONDS), most)
@@ -244,7 +244,7 @@ def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = Fal
     wide = not screen.terminal or screen.width >= _WIDE
     # A thread has its session beside it.
     words = [name for word in report.by for name in (("session", word) if word == "thread" else (word,))]
-    # The name of a tag is what it is.
+    # The name of a tag is its text.
     headings = [f"TAG:{word[4:]}" if word.startswith("tag:") else word.upper() for word in words]
     least = max(6, (_FOR_NAMES + 2) // len(headings) - 2)
     columns = [
@@ -285,7 +285,7 @@ def _range(period: Period) -> str:
 
 
 def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
-    """What a group is called, by column."""
+    """The name of a group, by column."""
     names = group.names
     cells = []
     for word in by:
@@ -323,7 +323,7 @@ def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], 
 
 
 def _left_out(figures: UsageFigures, first: str, duration: str, count: Callable[[int], str]) -> Iterator[str]:
-    """What has no column where room is short."""
+    """Figures without a column on narrow terminals."""
     if figures.cache_write_tokens:
         yield f"{count(figures.cache_write_tokens)} written to caches"
     if figures.thinking_tokens:
@@ -346,14 +346,14 @@ def _rest(figures: UsageFigures) -> Iterator[str]:
 
 
 def _seconds(micro: int, count: int, *, exact: bool) -> str:
-    """How long one took on average."""
+    """The mean."""
     if not count:
         return _UNKNOWN
     return f"{micro / count / _MICRO:.6f}" if exact else f"{micro / count / _MICRO:.1f}"
 
 
 def cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
-    """What is known of a cost, and how many have no price: `≥ $1.92, 3 unpriced`."""
+    """A cost as far as known, and the number of unpriced requests: `≥ $1.92, 3 unpriced`."""
     if not unpriced:
         return format_cost(nano, 0, exact=exact)
     amount = format_cost(nano, unpriced, exact=exact) if nano else _UNKNOWN

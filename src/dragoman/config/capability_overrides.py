@@ -1,4 +1,4 @@
-"""Capability overrides: `[[providers.NAME.capabilities]]`, what the operator says of models' capabilities."""
+"""Capability overrides: `[[providers.NAME.capabilities]]`, the operator's overrides of capabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 
-# Capabilities whose type says less than their rule.
+# Capabilities whose type allows more than their rule.
 CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("standard", "mistral", "any")}
 
 

@@ -27,7 +27,7 @@ Fingerprint: TypeAlias = tuple[int, ...]
 
 
 class FileOrigin(Enum):
-    """How a file was come by."""
+    """How a file was found."""
 
     NAMED = "named"
     OWN = "own"
@@ -46,7 +46,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         return str(self.path)
 
     def read(self) -> bytes:
-        """All of its bytes, in one reading: what is checked and what is parsed must be the same."""
+        """All of its bytes, in one read: the checked and the parsed content must be equal."""
         try:
             if self.origin is FileOrigin.FOUND:
                 return _read_plain(self.path, MAX_FOUND_BYTES)
@@ -78,12 +78,12 @@ def config_directory(environ: Mapping[str, str]) -> Path | None:
 
 
 def state_directory(environ: Mapping[str, str]) -> Path | None:
-    """Where is kept what outlives a process; None for a user without a home."""
+    """The directory of data that outlives a process; None for a user without a home."""
     return _user_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """What changes when the file does: time, size and inode; zeros if it is not there."""
+    """The fingerprint of a file: time, size and inode; zeros without a file."""
     try:
         file_stat = path.stat()
     except OSError:
@@ -92,7 +92,8 @@ def fingerprint(path: Path) -> Fingerprint:
 
 
 def _user_directory(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
-    # The XDG specification says that a relative path is to be ignored; a home that depends on where one is, is none.
+    # The XDG specification requires that a relative path is ignored; a home relative to the current directory is
+    # invalid.
     own = Path(environ.get(variable, ""))
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
     if own.is_absolute():
@@ -101,7 +102,7 @@ def _user_directory(environ: Mapping[str, str], variable: str, below_home: str) 
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file completely or not at all. It replaces an older file, whatever links lead there."""
+    """Write a file completely or not at all. It replaces an older file, through links."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

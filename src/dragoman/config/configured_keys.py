@@ -7,7 +7,7 @@ from dragoman.identities.changes import ConfiguredNames
 
 
 def configured_names(settings: Settings) -> ConfiguredNames:
-    """What a new key of the database must not be called, and which keys it must not be."""
+    """Names and keys that a new key of the database must not have."""
     return ConfiguredNames(
         owners={key.name: key.owner for key in settings.keys},
         digests={accepted.digest: key.name for key in settings.keys for accepted in key.digests},

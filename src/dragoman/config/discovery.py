@@ -21,7 +21,7 @@ LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
 
 
 def echo_provider(first: Iterable[str] = ()) -> Provider:
-    """The embedded provider; the protocols named first are the ones it prefers to speak."""
+    """The embedded provider, with the preferred protocols first."""
     names = dict.fromkeys((*first, _ECHO_DEFAULT, *PROTOCOL_NAMES))
     return Provider(
         name=ECHO,
@@ -57,7 +57,7 @@ def discover_providers(
 
 
 def local_servers(catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str]) -> dict[str, Provider]:
-    """The servers of this machine that need no key, where the catalogue says they are, but for names that are taken."""
+    """Local servers of the catalogue without a key, except for names that are taken."""
     servers: dict[str, Provider] = {}
     taken_names = set(taken)
     for name in LOCAL:
@@ -77,7 +77,7 @@ def _reasons(reasons: list[str]) -> ProblemReport:
 
 
 def default_routes(providers: Iterable[str], catalogue: Mapping[str, CatalogueEntry]) -> tuple[RouteConfig, ...]:
-    """Which names the providers at hand answer to by themselves, as the catalogue says."""
+    """The names that available providers serve without a prefix, by the catalogue."""
     return tuple(
         RouteConfig(pattern=pattern, targets=(f"{name}/{'*' if '*' in pattern else pattern}",))
         for name in providers

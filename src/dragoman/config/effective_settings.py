@@ -19,7 +19,7 @@ _NAMED = ("providers", "models", "prices", "keys", "telemetry")
 
 
 class EffectiveSetting(Struct, frozen=True, kw_only=True):
-    """One setting: its key, its value where that may be shown, and where it was said."""
+    """One setting: its key, its value if it may be shown, and its source."""
 
     key: str
     source: str
@@ -37,7 +37,7 @@ def list_effective_settings(
     catalogue: Mapping[str, CatalogueEntry],
     overridden: Collection[str] = (),
 ) -> list[EffectiveSetting]:
-    """The settings that are not default; `overridden` are members of `[server]` that the command line says instead."""
+    """The settings that are not default; `overridden` are members of `[server]` that the command line replaces."""
     # A pipe was read already, and has no lines any more.
     values, lines = parse(str(file), file.read()) if file is not None and file.is_plain() else ({}, None)
     effective = [
@@ -58,7 +58,7 @@ def list_effective_settings(
 def _simple(
     settings: Settings, values: Mapping[str, object], lines: Lines | None, file: str, overridden: Collection[str]
 ) -> Iterator[EffectiveSetting]:
-    """What is not as its default, by section."""
+    """Settings that differ from their defaults, by section."""
     for section in _SHOWN:
         here: Struct = getattr(settings, section)
         table, defaults = values.get(section), asdict(type(here)())
@@ -71,7 +71,7 @@ def _simple(
 
 
 def _named(values: Mapping[str, object], lines: Lines | None, file: str) -> Iterator[EffectiveSetting]:
-    """What is written in tables of names: each member of a provider, and every other name."""
+    """Settings in tables of names: each member of a provider, and every other name."""
     for section in _NAMED:
         table = values.get(section)
         for name, member in table.items() if isinstance(table, dict) else ():

@@ -21,7 +21,7 @@ OPTION = "--env-file"
 _MAX_FILE_BYTES = 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What is escaped between double quotes; a backslash before anything else means one thing here and another there.
+# Escapes inside double quotes; readers disagree about a backslash before other characters.
 _ESCAPED = re.compile(r'(["\\`$])')
 _BEHIND_BACKSLASH = r"\\\1"
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\["\\`$])*)"')
@@ -30,12 +30,12 @@ _BARE = re.compile(r"[^\"'\\]*")
 
 
 def can_be_written(value: str) -> bool:
-    """Whether a value can stand on a line of the file; one with line breaks, or that is not UTF-8, cannot."""
+    """Whether a value fits on a line of the file: no line breaks, and valid UTF-8."""
     return value.isprintable()
 
 
 def as_env_file(values: Mapping[str, str], heading: str) -> str:
-    """The text of a file; the heading says whose it is."""
+    """The text of a file; the heading names its owner."""
     lines = (rf'{name}="{_ESCAPED.sub(_BEHIND_BACKSLASH, value)}"' for name, value in values.items())
     return "\n".join([f"# {heading}", *lines, ""])
 
@@ -75,7 +75,7 @@ def parse_env_file(file: str, content: bytes) -> dict[str, str]:
 
 
 def _value(text: str) -> str | None:
-    """What a value says; None for a value that shells read differently."""
+    """The value of a text; None for a value that shells read differently."""
     if match := _DOUBLE.fullmatch(text):
         return re.sub(r"\\(.)", r"\1", match[1])
     if match := _SINGLE.fullmatch(text):
@@ -89,7 +89,7 @@ def _content(path: Path) -> bytes:
     except OSError as error:
         raise _refused(str(path), f"cannot be read: {error.strerror}", "name another, or create it") from None
     with file:
-        # Of what is open, and not of the name: that may stand for something else by now.
+        # Of the open file, not of its name, which may refer to another file by now.
         file_stat = os.fstat(file.fileno())
         if not stat.S_ISREG(file_stat.st_mode):
             raise _refused(str(path), "is not a plain file", "name one")

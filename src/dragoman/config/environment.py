@@ -1,4 +1,4 @@
-"""Environment: what `$NAME` in a setting stands for, which are named, and which texts may be sent as a key."""
+"""Environment: variables in settings (`$NAME`), and valid texts of keys."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def names_in(value: object) -> Iterator[str]:
 
 
 def is_literal(text: str) -> bool:
-    """Whether the text is what it says, instead of naming an environment variable."""
+    """Whether the text is literal, instead of naming an environment variable."""
     return not text.startswith("$") or text.startswith("$$")
 
 
 def secret(text: str, environ: Mapping[str, str]) -> str:
-    """A key, wherever it stands; it is in no error."""
+    """A key in any setting; no error contains it."""
     return visible(resolved(text, environ))
 
 

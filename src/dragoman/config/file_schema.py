@@ -1,6 +1,5 @@
-"""The tables of dragoman.toml as they stand in the file, and the value type of each key. The comment above a member is
-its description in docs/configuration.md. None is left out: the catalogue, the environment or `Settings` has the
-value."""
+"""The tables of dragoman.toml as written, and the value type of each key. The comment above a member is its description
+in docs/configuration.md. None is left out: the catalogue, the environment or `Settings` has the value."""
 
 from __future__ import annotations
 

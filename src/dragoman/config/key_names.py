@@ -17,7 +17,7 @@ def key_names(
     variables: Iterable[str],
     environ: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """The names of these keys: `texts` is what the file says of them, else one of the `variables` has it."""
+    """The names of these keys: `texts` are the keys in the file, else one of the `variables` has it."""
     names: dict[str, str] = {}
     if texts is None:
         for variable in variables:

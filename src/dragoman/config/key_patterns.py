@@ -1,5 +1,5 @@
 """Key patterns: which entries in the lists of gateway keys match no name of the configuration, as after a route was
-renamed. Such a key may use less than its list says."""
+renamed. Such a key may use less than its list states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ConfiguredPatterns:
         providers = {*settings.callable, *settings.absent}
         names = [route.pattern for route in (*settings.routes, *settings.defaults)]
         if settings.server.discover:
-            # The gateway may have other environment variables than the command that asks.
+            # The gateway may have other environment variables than this command.
             providers |= {*catalogue()}
             names += [pattern for entry in catalogue().values() for pattern in entry.serves]
         self._providers = providers
@@ -27,7 +27,7 @@ class ConfiguredPatterns:
         self._is_matched = cache(self._matches)
 
     def warnings(self, name: str, models: tuple[str, ...] | None, providers: tuple[str, ...] | None) -> Iterator[str]:
-        """What is wrong with the lists of a key, in sentences."""
+        """Problems of a key's lists, in sentences."""
         for pattern in models or ():
             if not self._is_matched(pattern):
                 yield f"the key {name} may use {pattern}, which matches no model name{self._hint(pattern)}"

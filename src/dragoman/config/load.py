@@ -106,7 +106,7 @@ def read_settings(
 
 
 def _store_path(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
-    """Where the store is kept: what the file says, beside the file if it says no more; "" for a user without a home."""
+    """The path of the store: as in the file, relative to it; "" for a user without a home."""
     if path == MEMORY:
         return path
     if path and file is not None:
@@ -148,7 +148,7 @@ def _section(root: ConfigTable, name: str, struct: type[S], kinds: Mapping[str, 
 
 
 class _Read(Struct, frozen=True, kw_only=True):
-    """Who is there, who is not although the file has a table of them, and what should be known of others."""
+    """Available providers, absent ones with a table in the file, and warnings about others."""
 
     providers: dict[str, Provider]
     absent: dict[str, Missing]
@@ -192,7 +192,7 @@ def _providers(
 
 
 def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tuple[str, ...]) -> Iterator[str]:
-    """What is allowed but should be known."""
+    """Warnings about valid settings."""
     if settings.empty:
         yield f"{settings.file} is empty: everything comes from the environment"
     if not settings.keys and not settings.keys_table and not is_loopback(settings.server.host):
@@ -221,7 +221,7 @@ def _exposed(file: ConfigFile | None, root: ConfigTable) -> Iterator[str]:
     try:
         mode = file.path.stat().st_mode
     except OSError:
-        # It was just replaced; the next reading sees the new one.
+        # It was just replaced; the next read gets the new one.
         return
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         yield f"{file} holds keys and can be read by others: chmod 600, or write $NAME instead"

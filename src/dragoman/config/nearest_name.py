@@ -1,4 +1,4 @@
-"""The nearest name: what was probably meant by a key, an option or a command that does not exist."""
+"""The nearest name: the probable meaning of an unknown key, option or command."""
 
 from __future__ import annotations
 

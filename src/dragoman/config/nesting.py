@@ -26,21 +26,20 @@ class Patterns:
         return None
 
 
-# How many lines may stand within each other, and how many targets a line may come to: all of them are looked at for
-# each request.
+# Maximum depth of nested routes, and maximum targets of a route: all of them are checked for each request.
 MAX_DEPTH = 8
 MAX_TARGETS = 128
 
 
 class NamedTargets(Struct, frozen=True, kw_only=True):
-    """What one line names, its rules included: how many targets, and which other lines."""
+    """The names in one route, with its rules: the number of targets, and other routes."""
 
     targets: int
     routes: tuple[str, ...]
 
 
 class _Extent(Struct, frozen=True):
-    """What a line comes to: how many lines deep, and how many targets."""
+    """The extent of a route: its depth, and its number of targets."""
 
     depth: int = 0
     targets: int = 0
@@ -56,7 +55,7 @@ def check_nesting(models: ConfigTable, named: Mapping[str, NamedTargets]) -> Non
         if name in path:
             circle = (*path[path.index(name) :], name)
             models.complain(name, f"leads back to itself: {' → '.join(circle)}", "take one of them out of the circle")
-            # Told once, whichever of them is looked at next.
+            # Reported once, whichever of them is checked next.
             extents.update(dict.fromkeys(circle, _Extent()))
             return _Extent()
         if len(path) > MAX_DEPTH or name not in named:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.errors import ConfigError, ConfigErrors
 
-# Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.
+# The position in tomllib's message; newer versions of Python also have attributes.
 _POSITION = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 # tomllib takes time by the square of a key's parts; ours have five at most.
 _MAX_KEY_PARTS = 32
@@ -22,7 +22,7 @@ _INTEGER_LIMIT = 2**63
 
 
 def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
-    """The values of a file, and where they stand; `ConfigErrors` if it is not TOML."""
+    """The values of a file, and their locations; `ConfigErrors` if it is not TOML."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeError:
@@ -81,7 +81,7 @@ def _only(*, file: str, problem: str, remedy: str, line: int = 0) -> ConfigError
     return ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=file, line=line)])
 
 
-# Slips that are made often, by the parser's words and the line they speak of.
+# Frequent mistakes, by the parser's message and the line.
 _SLIPS: tuple[tuple[Callable[[str, str], bool], str], ...] = (
     (lambda words, _: "twice" in words or "overwrite" in words, "keep one of the two"),
     (

@@ -25,7 +25,8 @@ from dragoman.providers.provider import facts_of
 
 PRICE_BOOK_NAME = "prices.json"
 MAX_PRICE_BOOK_BYTES = 8 * 10**6
-# How far an override may be from the book before it is taken for a slip: a price per token is a million off.
+# Maximum ratio between an override and the price book, beyond which it is taken for a mistake: a price per token is off
+# by a million.
 _FAR = 50
 _MAX_DOLLARS = 10**6
 _MAX_TOKENS = 10**9
@@ -167,7 +168,7 @@ def read_overrides(
 
 
 def _naming_remedy(name: str, price_table: ConfigTable) -> str:
-    """How a table of prices is called that was called otherwise."""
+    """The right name of a misnamed price table."""
     inner = next(
         (other for other, value in price_table.values.items() if isinstance(value, dict) and other != "tiers"), None
     )
@@ -181,8 +182,7 @@ def _naming_remedy(name: str, price_table: ConfigTable) -> str:
 
 
 def price_book_of(settings: Settings, warn: Callable[[str], None]) -> PriceBook:
-    """The book that these settings mean, read when it is first asked; `warn` gets the reason if an update is not
-    used."""
+    """The price book of these settings, read on first use; `warn` gets the reason if an update is not used."""
 
     def source() -> table.PriceBookTable:
         own = own_table()
@@ -194,7 +194,7 @@ def price_book_of(settings: Settings, warn: Callable[[str], None]) -> PriceBook:
         # Of the same day it is the user's decision that counts.
         return own if updated is None or updated.taken < own.taken else updated
 
-    # The embedded provider runs in this very process: what it costs is known, whatever the book is of.
+    # The embedded provider runs in this process and is free, whatever the price book contains.
     free = {f"{ECHO}/*": _FREE} if ECHO in settings.providers else {}
     return PriceBook(source, {**free, **settings.prices})
 
@@ -238,7 +238,7 @@ def override_warnings(settings: Settings, book: PriceBook, now: float) -> Iterat
 def _far(override_rates: Mapping[str, int | None], book_rates: Mapping[str, int | None]) -> Iterator[str]:
     for member, ours in override_rates.items():
         theirs = book_rates[member]
-        # What is free is free on purpose.
+        # A price of zero is intended.
         if ours and theirs and not theirs <= ours * _FAR <= theirs * _FAR * _FAR:
             yield member
 

@@ -1,4 +1,4 @@
-"""Providers: what the file says of one, what the catalogue knows and what the environment holds, put together."""
+"""Providers: the file, the catalogue and the environment combined."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ProblemReport: TypeAlias = Callable[[str, str, str], None]
 MESSAGES = "anthropic-messages"
 # These find their credentials by themselves, or need none.
 _KEYLESS = frozenset({"none", "aws", "google"})
-# Headers that carry a key, whatever `api_key` says.
+# Headers that carry a key, independently of `api_key`.
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key"})
 # Members that a provider's catalogue entry has, and members that its table may have.
 _LISTED = (
@@ -42,7 +42,7 @@ _GIVEN = (
     *("transport", "streaming", "vendor", "models", "counts_tokens", "stores_responses"),
     *("concurrency", "queue_size", "queue_timeout", "health_check_interval"),
 )
-# What transports take beside what their entries in the catalogue name.
+# Options of transports beyond those in their catalogue entries.
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "azure": ("api_version", "resource"),
     "bedrock": ("region", "profile", "anthropic_version"),
@@ -52,7 +52,7 @@ _OPTION = ValueType(type_name="string", example='"…"', read=read_string)
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
-    """Everything the file says of one provider; nothing at all for one that the environment alone speaks of."""
+    """The file's entry of one provider; empty for one from the environment alone."""
 
     table: ProviderTable = ProviderTable()
     options: Mapping[str, str] = {}
@@ -60,12 +60,12 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
 
 
 class ProblemReporter:
-    """What is wrong with a provider, which is reported, and what it lacks that is to be found in the environment."""
+    """Reports problems of a provider, and missing values that belong to the environment."""
 
     def __init__(self, report: ProblemReport) -> None:
         self._report = report
         self.has_failed = False
-        # Whether it cannot be called without what it lacks.
+        # Whether it cannot be called without the missing value.
         self.is_absent = False
         # The settings that name something, and what that is.
         self.lacks: list[tuple[str, Unset]] = []
@@ -82,7 +82,7 @@ class ProblemReporter:
 
 
 class ReadProvider(Struct, frozen=True, kw_only=True):
-    """What became of one table: without a provider and with something missing, it is absent; with neither, wrong."""
+    """The result of one table: without a provider and with something missing, it is absent; with neither, invalid."""
 
     provider: Provider | None
     missing: tuple[Missing, ...] = ()
@@ -91,7 +91,7 @@ class ReadProvider(Struct, frozen=True, kw_only=True):
 def read_provider(
     name: str, table: ConfigTable, environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> ReadProvider:
-    """One table of `[providers]`; what is wrong with it is noted there."""
+    """One table of `[providers]`; its problems are reported there."""
     if not is_name(name):
         table.problems.add(
             table.path, "cannot name a provider", "use letters, digits, hyphens, dots and underscores, and no slash"
@@ -121,7 +121,7 @@ def _check_queue(table: ConfigTable) -> None:
 
 
 def missing_at(path: KeyPath, unset: Unset, left_out: str, table: ConfigTable) -> Missing:
-    """What is missing for a setting of a table."""
+    """The missing value of a setting of a table."""
     return Missing(
         left_out=left_out,
         key=dotted(path),
@@ -133,7 +133,7 @@ def missing_at(path: KeyPath, unset: Unset, left_out: str, table: ConfigTable) -
 
 
 def alike(table: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
-    """What the catalogue knows of a cloud's transport: a second resource or region has a name of its own."""
+    """The catalogue entry with the same transport: a second resource or region has a name of its own."""
     transport = table.get("transport")
     return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
@@ -199,12 +199,12 @@ def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
 
 
 def _with_facts(provider: Provider, table: ProviderTable, capabilities: tuple[CapabilityRow, ...]) -> Provider:
-    """What the file says beside addresses and credentials; what it leaves out stays."""
+    """Members of the file besides addresses and credentials; missing ones stay."""
     return msgspec.structs.replace(
         provider,
         **{member: value for member in _GIVEN if (value := getattr(table, member)) is not None},
         capabilities=(*provider.capabilities, *capabilities),
-        # Another address is another service, even if it speaks for this one.
+        # Another address is another service, even with the same protocol.
         anthropic=provider.anthropic and table.base_url is None,
         include_usage=_may_include_usage(provider, table) if table.include_usage is None else table.include_usage,
     )
@@ -322,7 +322,7 @@ def _credentials(
     environ: Mapping[str, str],
     report: ProblemReporter,
 ) -> tuple[str, tuple[str, ...]]:
-    """How the key is sent, and the keys."""
+    """The authentication scheme, and the keys."""
     auth = table.auth or (listing.auth if listing else "")
     # With a key, a provider without a fixed scheme uses that of its transport or protocol.
     keyed = table.auth or ("" if auth in _KEYLESS else auth)
@@ -400,7 +400,7 @@ def _check_plaintext_key(provider: Provider, insecure: bool, report: ProblemRepo
 
 
 def _check_transport(provider: Provider, report: ProblemReport) -> None:
-    """Ask the transport whether it can ever call this provider: options and extras may be missing."""
+    """Check whether the transport can call this provider: options and extras may be missing."""
     try:
         transport_of(provider.transport).check(provider)
     except ConfigError as error:

@@ -30,7 +30,7 @@ _TargetPaths: TypeAlias = dict[KeyPath, str]
 
 
 class _TargetList(Struct, frozen=True, kw_only=True):
-    """What a line or a rule leads to, and its weights if it has any."""
+    """The targets of a route or a rule, and their weights."""
 
     paths: _TargetPaths
     weights: tuple[int, ...] = ()
@@ -134,7 +134,7 @@ class _Reader:
         )
 
     def _read_targets(self, table: ConfigTable, pattern: str, policy: str) -> _TargetList | None:
-        """What `to` or `targets` of a line or a rule say; None if that cannot be used."""
+        """The value of `to` or `targets` of a route or a rule; None if that cannot be used."""
         if table.has("to") and table.has("targets"):
             table.complain("targets", "stands beside to", "keep one of them, to for one target")
             return None
@@ -208,7 +208,7 @@ class _Reader:
         return is_good
 
     def _problem(self, text: str, pattern: str, path: KeyPath) -> tuple[str, str] | None:
-        """What is wrong with one target, and the remedy."""
+        """The problem of one target, and the remedy."""
         provider, slash, model = text.partition("/")
         if text.count("*") > 1:
             return "has more than one * on a side", "keep one"
@@ -245,7 +245,7 @@ class _Reader:
         return True
 
     def _set_up(self, provider: str, model: str) -> str:
-        """How a provider that is not set up comes to be, or which one was meant."""
+        """How to configure a missing provider, or the probably meant one."""
         listing = self._catalogue.get(provider)
         if listing is not None:
             variables = (f"export {name}=…" for name in listing.env[:1])
@@ -286,9 +286,9 @@ def read_routes(
     discover: bool = True,
     local: Collection[str] = (),
 ) -> ReadRoutes:
-    """The routes of `[models]` in their order. `providers` have the protocols that they speak, none if the table cannot
-    be used; `keys` are names for rules. Those of `local` may not run, and are not suggested. With `discover`, a
-    provider of the catalogue may be named if it lacks nothing but a key in the environment."""
+    """The routes of `[models]` in their order. `providers` have their protocols, none if the table is invalid; `keys`
+    are names for rules. Those of `local` may not run, and are not suggested. With `discover`, a provider of the
+    catalogue may be named if it lacks nothing but a key in the environment."""
     reader = _Reader(models, providers, catalogue, keys, discover=discover, local=local)
     return ReadRoutes(routes=tuple(reader.routes()), absent=reader.absent)
 
@@ -305,7 +305,7 @@ def _read_target_list(table: ConfigTable, name: str, path: KeyPath) -> _TargetLi
 
 def _check_weights(table: ConfigTable, target_list: _TargetList, policy: str) -> None:
     if not policy:
-        # It cannot be used, which is noted.
+        # It is invalid, which is reported.
         return
     weighted = POLICIES[policy].weights
     if target_list.weights and not weighted:

@@ -16,9 +16,9 @@ from dragoman.routing.route import FALLBACK, RuleCondition
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
-# What `storage.path` says in place of a file.
+# The value of `storage.path` without a file.
 MEMORY = ":memory:"
-# Seconds of an exchange, where nothing is said of that.
+# Default seconds of an exchange.
 _DEFAULT_TOTAL = 1800.0
 
 
@@ -64,13 +64,13 @@ class RouteRule(Struct, frozen=True, kw_only=True):
 
 
 class RouteConfig(Struct, frozen=True, kw_only=True):
-    """One route of `[models]`, as written. `*` in a target stands for the same text as in the pattern; a target may be
-    the name of another route. None inherits from the route that names this one, else from the general settings."""
+    """One route of `[models]`, as written. `*` in a target is the text that the pattern matched; a target may be the
+    name of another route. None inherits from the route that names this one, else from the general settings."""
 
     pattern: str
     targets: tuple[str, ...]
     policy: str = FALLBACK
-    # One for each target, for the policy that asks for them.
+    # One per target, for the weighted policy.
     weights: tuple[int, ...] = ()
     rules: tuple[RouteRule, ...] = ()
     strict: Strict = False
@@ -114,7 +114,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def effective_total(self) -> float:
-        """How long an exchange may take until its answer is whole, or is a stream that says something."""
+        """The limit of an exchange until its response is complete, or a stream with content."""
         return _DEFAULT_TOTAL if self.total is None else self.total
 
     @cached_property
@@ -228,7 +228,7 @@ class Telemetry(Struct, frozen=True, kw_only=True):
 class Missing(Struct, frozen=True, kw_only=True):
     """Something that the file relies on and that is not there: the setting's key and line, and what to do."""
 
-    # What is left out for want of it, as a subject.
+    # The skipped item, as the subject of a sentence.
     left_out: str
     key: str
     problem: str
@@ -261,10 +261,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     absent: dict[str, Missing] = {}
     # All that is missing: of those, and keys of others that are left out.
     missing: tuple[Missing, ...] = ()
-    # What `[models]` says, and what the catalogue says of the providers at hand, for names that `[models]` leaves out.
+    # Routes of `[models]`, and default routes of available providers for other names.
     routes: tuple[RouteConfig, ...] = ()
     defaults: tuple[RouteConfig, ...] = ()
-    # What the file says of prices, by `provider/model`, and where an updated book of prices may be; "" if nowhere.
+    # Prices of the file, by `provider/model`, and the path of an updated price book; "" if nowhere.
     prices: dict[str, Override] = {}
     price_book_path: str = ""
     keys: tuple[Identity, ...] = ()
@@ -276,7 +276,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     storage: Storage = Storage()
     telemetry: Telemetry = Telemetry()
-    # What works but should be known, in sentences without secrets.
+    # Warnings in sentences without secrets.
     warnings: tuple[str, ...] = ()
 
     def listed(self, local_servers: Sequence[Provider] = ()) -> list[Provider]:

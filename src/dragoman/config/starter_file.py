@@ -1,4 +1,4 @@
-"""A first dragoman.toml: what was found on a machine, written down with what may be said beside it."""
+"""A first dragoman.toml: the found keys and servers, with commented settings."""
 
 from __future__ import annotations
 

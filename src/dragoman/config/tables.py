@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class Problems:
-    """What is wrong with one file, collected."""
+    """The collected problems of one file."""
 
     def __init__(self, file: str, lines: Lines | None = None) -> None:
         self._file = file
@@ -35,7 +35,7 @@ class Problems:
         return 0 if self._lines is None else self._lines.of(path)
 
     def add_missing(self, missing: Iterable[Missing]) -> None:
-        """Add what is missing if anything is wrong, to report all problems at once, unless the value has a problem."""
+        """Add missing items if there are problems, to report all at once, unless the value has a problem."""
         reported_keys = self.keys()
         if reported_keys:
             self._errors += [each.as_error(self._file) for each in missing if each.key not in reported_keys]

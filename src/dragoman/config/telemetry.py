@@ -1,4 +1,4 @@
-"""`[telemetry]`: where spans of exchanges go; what it lacks leaves it out, and everything else is served."""
+"""`[telemetry]`: the collector of spans; if a value is missing, telemetry is off, and requests are served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReadTelemetry(Struct, frozen=True, kw_only=True):
 
 
 def read_telemetry(table: ConfigTable, environ: Mapping[str, str]) -> ReadTelemetry:
-    """The table, with what it names in the environment; what is wrong with it is noted there."""
+    """The table with its environment variables resolved; its problems are reported there."""
     table.refuse_others(file_schema.TELEMETRY)
     telemetry = table.fill(Telemetry, file_schema.TELEMETRY)
     if not telemetry.endpoint:
@@ -41,7 +41,7 @@ def read_telemetry(table: ConfigTable, environ: Mapping[str, str]) -> ReadTeleme
     except ConfigError as error:
         table.complain("endpoint", error.problem, error.remedy or "name an address, with http:// or https://")
     headers = dict(_headers(table, telemetry, environ, missing))
-    # For those who have a collector alone.
+    # Only needed with a collector.
     from dragoman.telemetry.export_queue import is_installed
 
     if not is_installed():

@@ -25,14 +25,14 @@ _SCALAR = re.compile(r"[^,\]}#\r\n]+")
 
 
 class Lines:
-    """Where the keys of one document stand."""
+    """The lines of the keys of one document."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
         self._ends = [match.start() for match in re.finditer("\n", text)]
         self._line_numbers: dict[KeyPath, int] = {(): 1}
-        # How many tables each array of tables has had so far.
+        # The number of tables of each array of tables so far.
         self._counts: dict[KeyPath, int] = {}
         self._document()
 
@@ -72,7 +72,7 @@ class Lines:
         return path
 
     def _latest(self, path: KeyPath) -> KeyPath:
-        """The last table of an array of tables: that is the one a later header speaks of."""
+        """The last table of an array of tables, which a later header extends."""
         count = self._counts.get(path)
         return path if count is None else (*path, count - 1)
 
@@ -155,7 +155,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dotted(path: KeyPath) -> str:
-    """A key as it is written in TOML; positions in arrays stand in brackets."""
+    """A key in TOML form; positions in arrays are in brackets."""
     text = ""
     for part in path:
         if isinstance(part, int):

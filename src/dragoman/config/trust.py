@@ -1,6 +1,6 @@
 """Trust: which found files the user has looked at. A file in `dragoman/trusted` of the state directory is named after
 the path of a trusted one and holds the digest of its content, so that a change of either ends the trust. It counts only
-if this user alone can have written it."""
+if no other user could have written it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def revoke(path: Path, environ: Mapping[str, str]) -> None:
 
 
 def fingerprint_of(file: ConfigFile, environ: Mapping[str, str]) -> Fingerprint:
-    """What changes when the file does, or whether it is trusted."""
+    """The fingerprint of the file and of its trust."""
     trust_file = _trust_file(file.path, environ) if file.origin is FileOrigin.FOUND else None
     return fingerprint(file.path) if trust_file is None else (*fingerprint(file.path), *fingerprint(trust_file))
 

@@ -1,5 +1,5 @@
-"""Trust summary: what a file would do if it were used, in plain lines. It describes values as written, usable or not:
-first where requests and keys are sent and what is read from the environment. Keys are not repeated."""
+"""Trust summary: what a file would do if it were used, in plain lines. It describes values as written, valid or not:
+first where requests and keys are sent, and which variables are read. Keys are not repeated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dragoman.providers.catalogue import CatalogueEntry
 # Keys with a text of their own. Other members of a provider's table are shown as they are.
 _DESCRIBED_KEYS = ("base_url", "api_key", "headers", "allow_plaintext_key")
 _FROM_OPTIONS = "an address that its options make"
-# Sections whose members are told as they are.
+# Sections whose members are shown unchanged.
 _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
 def describe(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> list[str]:
-    """One fact per line; what is sent out comes last, next to the question. The texts may hold control characters."""
+    """One fact per line; data that is sent out comes last, next to the question. The texts may hold control
+    characters."""
     return [
         *(f"has {dotted((name,))}, which is not a known section" for name in values if name not in SECTIONS),
         *_plain(values),

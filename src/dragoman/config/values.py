@@ -278,7 +278,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_to_call(host: str) -> str:
-    """The host under which a server on this machine is reached: an address that stands for all of them is none."""
+    """The host under which a local server is called; a wildcard address becomes loopback."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -292,7 +292,7 @@ _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-
 
 
 def read_origin(value: object) -> str:
-    """What a browser sends as `Origin`: scheme, host and port, nothing else. Browser extensions have schemes too."""
+    """An `Origin` header: scheme, host and port, nothing else. Browser extensions have schemes too."""
     text = read_string(value)
     if not _ORIGIN.fullmatch(text):
         raise invalid(
@@ -302,12 +302,12 @@ def read_origin(value: object) -> str:
     return text.lower()
 
 
-# What people copy from a curl line; base URLs end before it.
+# Paths that people copy from a curl line; base URLs end before them.
 _ENDPOINTS = ("/chat/completions", "/v1/responses", "/v1/messages")
 
 
 def read_url(value: object) -> str:
-    """An address to call, without credentials, query or trailing slash. It is not repeated in errors."""
+    """An address to call, without credentials, query or trailing slash. Errors do not repeat it."""
     text = read_string(value)
     try:
         parts = urlsplit(text)
@@ -337,7 +337,7 @@ _PASSTHROUGH_METHODS = ("*", "GET", "POST", "DELETE")
 
 
 def read_passthrough_path(value: object) -> str:
-    """A method and a path of a provider's API, as `DELETE /files/*`; what stands there is no pattern beyond `*`."""
+    """A method and a path of a provider's API, as `DELETE /files/*`; only `*` is a pattern."""
     text = read_string(value).strip()
     parts = _PASSTHROUGH_PATH.fullmatch(text)
     if parts is None or any(not part.strip(".") for part in parts[2].split("/")[1:]):
@@ -345,7 +345,7 @@ def read_passthrough_path(value: object) -> str:
     method, path = parts[1].upper(), parts[2]
     if method not in _PASSTHROUGH_METHODS:
         raise invalid(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, got {quoted(parts[1])}")
-    # The prefix is left out where paths are looked at, however often an SDK says it.
+    # The prefix is removed from paths, however often an SDK repeats it.
     while path.startswith("/v1/"):
         path = path.removeprefix("/v1")
     return f"{method} {path}"
@@ -353,7 +353,7 @@ def read_passthrough_path(value: object) -> str:
 
 # RFC 9110 §5.6.2: what a header may be called.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# What frames a message or belongs to one connection is not the operator's to say.
+# Headers that frame a message or belong to one connection cannot be configured.
 _FRAMING = frozenset(
     {
         *(

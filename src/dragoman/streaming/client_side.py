@@ -1,4 +1,4 @@
-"""The client's side of a stream: what becomes of its events, by what the client asked for."""
+"""The client's side of a stream: the handling of its events, by what the client requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.wire.json import encode
 
 
 class ClientSide(Protocol):
-    """What becomes of the events on the client's side."""
+    """The handling of events on the client's side."""
 
     @property
     def status(self) -> int:
@@ -33,16 +33,16 @@ class ClientSide(Protocol):
 
     @property
     def failure(self) -> Failure | None:
-        """What is wrong with an answer that the provider thinks complete."""
+        """The problem of a response that the provider considers complete."""
         ...
 
     @property
     def waiting(self) -> int:
-        """How many events have waited so far to be told behind others."""
+        """The number of events that had to wait so far."""
         ...
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        """The client's bytes for the events that a chunk told."""
+        """The client's bytes for the events of a chunk."""
         ...
 
     def forward(self, chunk: bytes) -> bytes:
@@ -112,7 +112,7 @@ class Translation:
 
 
 class Collection:
-    """A client that did not ask for a stream: the answer is folded and told at the end."""
+    """A client without streaming: the response is folded and sent at the end."""
 
     def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0
@@ -147,7 +147,7 @@ class Collection:
 
 
 class Summary:
-    """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
+    """A stream whose text is a summary: folded to its end, then sent as the stream of one compaction (K1)."""
 
     def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0

@@ -1,4 +1,4 @@
-"""The relay of a stream: bytes of the same protocol, frame by frame as they came."""
+"""The relay of a stream: frames of the same protocol, unchanged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import StreamDecoder
 
-# What a provider's own error may come to on the relay.
+# Maximum size of a provider's error on the relay.
 _MAX_FAILURE_BYTES = 256 * 1024
 
 
 class Relay:
-    """The same protocol: whole frames go on as they came; half a frame is held, so that a cut shows as an error."""
+    """The same protocol: complete frames are forwarded unchanged; a partial frame is held, so that a cut shows as an
+    error."""
 
     def __init__(self, decoder: StreamDecoder) -> None:
         self.status = 200
@@ -38,7 +39,7 @@ class Relay:
             return self._decoder.broken(last.failure)
         if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
             return chunk
-        # A blank line may be cut between two reads; what was searched before is not searched again.
+        # A blank line may be cut between two reads; searched bytes are not searched again.
         start = len(held) - 1
         held += chunk
         end = len(held) if isinstance(last, Failed | Ended) else last_frame_end(held, start)
