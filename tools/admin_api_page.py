@@ -46,21 +46,21 @@ last week in groups:
 curl -s 'http://127.0.0.1:8484/admin/v1/usage?by=model&since=7d' -H "Authorization: Bearer $DRAGOMAN_KEY"
 ```
 
-Where a gateway requires no keys, clients of its own machine read everything without one, and change nothing.
+If a gateway requires no keys, clients on its machine can read everything and change nothing.
 
-`make docs` generates this page from the table of endpoints. `/admin/v1/openapi.json` is the same for programs: an
-OpenAPI 3.1 document, from which generators make clients in many languages.
+`make docs` generates this page from the table of endpoints. `/admin/v1/openapi.json` is the same as
+an OpenAPI 3.1 document, for client generators.
 
 ## Requests and responses
 
 - **Key.** Send the text of a key as `Authorization: Bearer` or as `x-api-key`. Each endpoint names the least role that
-  may use it. A key with the role `client` gets the records of its own name alone.
-- **Parameters** of a query and members of a body that the endpoint does not know are refused.
-- **Pages.** A list ends with `next`. Send its value as the parameter that the endpoint names to get the page behind;
-  `null` is the end.
-- **Contents.** No response has contents of requests and responses. The text of a key is in the response that makes it,
-  and in no other.
-- **Browsers.** Pages of other origins get no answer: there are no CORS headers.
+  may use it. A key with the role `client` gets only its own records.
+- **Parameters.** Unknown parameters of a query, and unknown members of a body, are rejected.
+- **Pages.** A list ends with `next`. Send its value as the parameter that the endpoint names to get the next page.
+  `null` marks the last page.
+- **Contents.** No response has contents of requests and responses. Only the response that creates a
+  key contains its text.
+- **Browsers.** Web pages of other origins cannot read responses, because there are no CORS headers.
 
 An error is a JSON object with a type, a message and a remedy. The type follows from the status:
 

@@ -32,7 +32,7 @@ async def openapi(call: AdminCall, _: Nothing) -> Raw:
 
 ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/openapi.json", CLIENT, "this API as an OpenAPI document", openapi, Nothing, OpenApiDocument),
-    endpoint("GET", "/me", CLIENT, "the key that asks: its permissions", me, Nothing, PermissionsView),
+    endpoint("GET", "/me", CLIENT, "permissions of the calling key", me, Nothing, PermissionsView),
     endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
     endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
     *RECORD_ENDPOINTS,

@@ -140,7 +140,7 @@ async def show_audit(call: AdminCall, parameters: AuditParameters) -> AuditView:
 
 KEY_ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/keys", ADMIN, "keys, in the order of their names", list_keys, KeysParameters, KeysView),
-    endpoint_with_body("POST", "/keys", ADMIN, "makes a key", create_key, NewKey, IssuedKey, status=201),
+    endpoint_with_body("POST", "/keys", ADMIN, "creates a key", create_key, NewKey, IssuedKey, status=201),
     endpoint("GET", "/keys/{name}", ADMIN, "one key, with its `ETag`", show_key, Nothing, KeyView),
     endpoint_with_body(
         "PATCH",

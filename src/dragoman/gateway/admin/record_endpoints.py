@@ -240,16 +240,22 @@ async def show_live(call: AdminCall, parameters: LiveParameters) -> Raw:
 
 RECORD_ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
-    endpoint(
-        "GET", "/exchanges", CLIENT, "exchanges, the latest last", list_exchanges, ExchangesParameters, ExchangesView
-    ),
+    endpoint("GET", "/exchanges", CLIENT, "exchanges, newest last", list_exchanges, ExchangesParameters, ExchangesView),
     endpoint("GET", "/exchanges/{id}", CLIENT, "one exchange", show_exchange, Nothing, ExchangeView),
-    endpoint("GET", "/sessions", CLIENT, "sessions, the latest first", list_sessions, SessionsParameters, SessionsView),
+    endpoint("GET", "/sessions", CLIENT, "sessions, newest first", list_sessions, SessionsParameters, SessionsView),
     endpoint(
         "GET", "/sessions/{id}", CLIENT, "one session with its threads", show_session, SessionParameters, SessionView
     ),
     endpoint("GET", "/threads/{id}", CLIENT, "one thread by its number", show_thread, Nothing, ThreadPageView),
-    endpoint("GET", "/live", CLIENT, "what is open, and the last minute", show_live, LiveParameters, LiveSnapshotView),
+    endpoint(
+        "GET",
+        "/live",
+        CLIENT,
+        "open exchanges, and totals of the last minute",
+        show_live,
+        LiveParameters,
+        LiveSnapshotView,
+    ),
 )
 
 
