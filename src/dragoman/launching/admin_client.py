@@ -40,7 +40,7 @@ class GatewayUnreachable(DragomanError):
 
 
 class Notes(Struct, frozen=True, kw_only=True):
-    """What a response about records lacks: exchanges without a session yet, and why the latest ones are missing."""
+    """Missing parts of a response about records: exchanges without a session, and why the latest ones are missing."""
 
     unassigned: int = 0
     incomplete: str = ""
@@ -67,7 +67,7 @@ class AdminClient:
         self.notes = Notes()
 
     def get(self, path: str, result: type[R], query: Mapping[str, str | int] | None = None) -> R:
-        """What is at a path."""
+        """The resource at a path."""
         return self._request("GET", f"{path}?{urlencode(query)}" if query else path, result, None, self._headers)
 
     def send(

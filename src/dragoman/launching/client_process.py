@@ -22,7 +22,7 @@ from dragoman.launching.keys import GivenKey
 # Signals that a terminal sends to all its foreground processes: the client decides what they mean.
 _STOP = "SIGTSTP"
 _FOR_THE_CLIENT = ("SIGINT", "SIGQUIT", _STOP)
-# Sent to this process alone: the client has to hear of them.
+# Signals for this process alone, which are forwarded to the client.
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
@@ -41,14 +41,14 @@ def search_path(environ: Mapping[str, str]) -> str:
     try:
         here: Path | None = Path.cwd()
     except FileNotFoundError:
-        # It was removed, and nothing lies in it.
+        # It was removed, and is empty.
         here = None
     places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
     return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
 
 def environment_of(plan: LaunchPlan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The client's environment: the user's own, and what the plan says."""
+    """The client's environment: the user's own, and that of the plan."""
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
     if "PATH" in environment:
         # The client's own interpreter is looked for there.
@@ -58,7 +58,7 @@ def environment_of(plan: LaunchPlan, key: GivenKey, url: str, environ: Mapping[s
 
 
 def past_proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What keeps a proxy of the environment from being asked for a gateway on this machine, beside what is there."""
+    """The exceptions that make clients bypass a proxy for a gateway on this machine, added to present ones."""
     host = urlsplit(url).hostname or ""
     if not is_loopback(host) or not any(environ.get(name) for name in _PROXIES):
         return {}
@@ -71,7 +71,7 @@ def _listed(names: str, host: str) -> str:
 
 class ClientRun:
     """A client process; within the block, signals do not end this process. Before the client runs, a signal cancels its
-    start. It stays in our process group: the terminal is its own, and job control means both."""
+    start. It stays in this process group: the terminal belongs to it, and job control stops both."""
 
     def __init__(self) -> None:
         self._pid: int | None = None
@@ -96,9 +96,9 @@ class ClientRun:
         return self._pid is not None
 
     def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run the client and give its exit status, as a shell would tell it."""
+        """Run the client; returns its exit status as a shell does."""
         if self._early is None:
-            # It inherits what is inheritable: a lock that says that it runs (`settings_files`).
+            # It inherits a lock that marks it as running (`settings_files`).
             process = subprocess.Popen(words, env=environment, close_fds=False)
             self._pid = process.pid
             if self._early is not None:
@@ -120,7 +120,7 @@ class ClientRun:
 
     def _send(self, number: int) -> None:
         assert self._pid is not None
-        # It may have ended at this very moment.
+        # It may have ended at this moment.
         with suppress(ProcessLookupError):
             os.kill(self._pid, number)
 

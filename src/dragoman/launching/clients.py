@@ -1,4 +1,4 @@
-"""Clients: what each of them has to be told so that it talks to a gateway."""
+"""Clients: the settings by which each of them uses a gateway."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> int | None:
-        """How much to ask for at most, so that there is room for what is asked."""
+        """The maximum output to request, which leaves room for the input."""
         if self.window is None or (self.cap is not None and self.cap < self.window):
             return self.cap
         return max(self.window // _PART, 1)
@@ -42,50 +42,50 @@ def read_tokens(text: str, option: str) -> int:
     return tokens
 
 
-# The variable that holds the gateway's key, for users and for clients that can be told where to look.
+# The variable with the gateway's key, for users and for clients that read a variable.
 KEY_VARIABLE = "DRAGOMAN_KEY"
-# What a provider is called in the configuration of clients that want a name for it; sessions are kept under it.
+# The provider's name in clients that need one; they store sessions under it.
 PROVIDER = "dragoman"
 # By which the gateway knows the requests of one launch.
 LAUNCH_HEADER = "x-dragoman-launch"
 
 
 class LaunchOptions(Struct, frozen=True, kw_only=True):
-    """Where the gateway is, without a slash at the end, and which models are asked for."""
+    """The gateway's address without a final slash, and the requested models."""
 
     url: str
     model: str | None = None
     # For titles, summaries and the like.
     small_model: str | None = None
-    # How many tokens the models take, whatever is known of them.
+    # The context window, which overrides metadata.
     context: int | None = None
     # Models to offer for choice beside these.
     others: tuple[str, ...] = ()
-    # What is known of the models, by their names.
+    # Metadata of the models, by name.
     sizes: Mapping[str, Sizes] = {}
-    # The name of the launch; none for who starts the client by hand.
+    # The name of the launch; empty for a client that is started by hand.
     launch: str = ""
-    # The user's own variables, for what is added to instead of replaced.
+    # The user's variables, for values that are extended instead of replaced.
     own: Mapping[str, str] = {}
 
     @property
     def requested_models(self) -> tuple[str, ...]:
-        """The models that are asked for, the main one first."""
+        """The requested models, the main one first."""
         return tuple(dict.fromkeys(name for name in (self.model, self.small_model) if name is not None))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every model, the one that is asked for first."""
+        """All models, the requested one first."""
         return tuple(dict.fromkeys((*self.requested_models, *self.others)))
 
     def sizes_of(self, name: str | None) -> Sizes:
-        """How much a model takes and says; of a client's own choice nothing is known."""
+        """Window and output of a model; unknown for a client's own choice."""
         sizes = self.sizes.get(name or "", Sizes())
         return sizes if self.context is None else replace(sizes, window=self.context)
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """How a client is started: its environment and the first words behind its name. It holds no secret."""
+    """The start of a client: its environment and first arguments. It holds no secret."""
 
     # The variable that the client reads the key from.
     key_variable: str
@@ -102,26 +102,26 @@ class LaunchableClient(Struct, frozen=True, kw_only=True):
 
     name: str
     program: str
-    # How to get it.
+    # Its package.
     package: str
     plan: Callable[[LaunchOptions], LaunchPlan]
     # Whether it knows no model of its own, and whether it has work for a small one.
     needs_model: bool = False
     has_small_model: bool = True
-    # Whether it has to be told which models there are.
+    # Whether it needs a list of models.
     offers_models: bool = False
     # A model that it requests by itself.
     usual: str = ""
     # A hint for the user, shown once.
     hint: str = ""
-    # The word before a session's id that resumes it; what it says of that itself does not hold without a launch.
+    # The option before a session ID that resumes it; the client's own hint works only with a launch.
     resumes: str
     # Settings that may lead it to another address, if it never called the gateway.
     elsewhere: str = ""
 
     @property
     def remedy(self) -> str:
-        """What to do where it is missing."""
+        """The remedy if it is missing."""
         return f"install it: npm install -g {self.package}"
 
 
@@ -134,14 +134,14 @@ _CLAUDE_MODELS = (
 )
 # The first is the older name, which it still reads.
 _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
-# It asks for so many tokens of a model that it does not know. A conversation before its compaction may leave less room,
-# and servers reject requests beyond the window. The client therefore gets only smaller limits.
+# Its maximum output for an unknown model. A conversation before its compaction may leave less room, and servers reject
+# requests beyond the window. The client therefore gets only smaller limits.
 _CLAUDE_OUTPUT = 32_000
-# Where it may begin to summarise; it complains of what is less or more, and goes by these.
+# The valid range of its compaction threshold; it rejects values outside, and obeys others.
 _CLAUDE_MIN_COMPACT_WINDOW, _CLAUDE_MAX_COMPACT_WINDOW = 100_000, 1_000_000
 # Headers of the user's own, one in a line.
 CLAUDE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-# By this end of a name its user says how much the model takes.
+# A name with this suffix states its context window.
 CLAUDE_SUFFIX = "[1m]"
 # Its ways around the gateway: keys of its own, logins, and other clouds.
 _CLAUDE_ELSEWHERE = (
@@ -158,7 +158,7 @@ def _claude(launch_options: LaunchOptions) -> LaunchPlan:
         "ANTHROPIC_BASE_URL": launch_options.url,
         # Its choice of models lists those of the gateway.
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
-        # It says which session and which subagent a request is of.
+        # It sends session and subagent with each request.
         "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
     }
     if launch_options.launch:
@@ -199,7 +199,7 @@ def _codex(launch_options: LaunchOptions) -> LaunchPlan:
         settings["model"] = encode_text(launch_options.model)
     window = launch_options.sizes_of(launch_options.model).window
     if window:
-        # It never says how much may be answered, so that it need not be told.
+        # It never requests a maximum output, so that needs no setting.
         settings["model_context_window"] = str(window)
     arguments = tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
     return LaunchPlan(key_variable=KEY_VARIABLE, environment={}, arguments=arguments)
@@ -212,10 +212,10 @@ def _toml(value: JsonValue) -> str:
     return f"{{ {', '.join(f'{name} = {_toml(inner)}' for name, inner in value.items())} }}"
 
 
-# It keeps images and levels of effort from a model that is not said to take them. Which do not, the gateway knows.
+# It sends images and efforts only to models that are declared to accept them. Which do not, the gateway knows.
 _OPENCODE_CONFIG = "OPENCODE_CONFIG_CONTENT"
 _OPENCODE_AGENTS = ("build", "plan")
-# What OpenCode requests at most, also of a model whose limits it does not know, and its largest budget for a title.
+# OpenCode's maximum output, also for a model with unknown limits, and its largest budget for a title.
 _OPENCODE_OUTPUT, _OPENCODE_THINKING = 32_000, 16_000
 # Messages takes no smaller thinking budget.
 _LEAST_THINKING = 1024
@@ -228,7 +228,7 @@ def _opencode(launch_options: LaunchOptions) -> LaunchPlan:
     if launch_options.launch:
         options["headers"] = {LAUNCH_HEADER: launch_options.launch}
     provider: JsonObject = {
-        # Messages is the protocol that has the most to say: thinking with its signatures, marks for the cache.
+        # Messages is the richest protocol: thinking with signatures, cache breakpoints.
         "npm": "@ai-sdk/anthropic",
         "name": "Dragoman",
         "options": options,

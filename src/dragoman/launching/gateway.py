@@ -22,25 +22,25 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.routing.model_description import DescribedName
 from dragoman.wire.json import decode, encode
 
-# How long a gateway may take to say who it is, to start, and to end.
+# Timeouts of a gateway for its identification, its start, and its end.
 _RESPONSE_SECONDS = 3.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 _MAX_GREETING_BYTES = 65536
-# It may ask other processes first.
+# It may query other processes first.
 _STATUS_SECONDS = 10.0
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 # A gateway waits this long for its providers, and a little more.
 _NAMES_SECONDS = 6.0
 _MAX_NAMES_BYTES = 64 * 1024 * 1024
-# More names than this are asked for as all of them.
+# More names are queried as a full list.
 MAX_NAMES = 50
-# What a gateway tells is reckoned with and shown, so that numbers need not keep their spelling.
+# The responses of a gateway are computed with and shown, so that numbers need not keep their spelling.
 _PAGE = msgspec.json.Decoder()
 # A private gateway uses a free port of this machine, so that no other program depends on it.
 _OWN = ("--host", "127.0.0.1", "--port", "0", "--lifeline")
 _NO_LOG = ("--log", "off")
-# What the first line that a gateway prints begins with; the address follows up to a comma.
+# The start of a gateway's first line; the address follows up to a comma.
 _GREETING = "dragoman listens on "
 
 
@@ -58,7 +58,7 @@ class PageError(DragomanError):
 
 
 class ForeignProcessError(DragomanError):
-    """What listens where a gateway is looked for belongs to another user of this machine."""
+    """The listener at the gateway's address belongs to another user of this machine."""
 
 
 class _NamesPage(msgspec.Struct):
@@ -72,10 +72,10 @@ def addresses_of(server: Server) -> list[str]:
 
 
 def find_running(server: Server) -> str | None:
-    """The address of the gateway that runs where the configuration says; a port of another user is an error."""
+    """The address of the gateway that runs at the configured address; a port of another user is an error."""
     if not server.port:
         return None
-    # Before, so that a stranger is not even asked, and after, since another may have come in between.
+    # Before, so that a foreign process gets no request, and after, since another may have started in between.
     owners = owners_of(server.port)
     if owners:
         _check_owners(server, owners)
@@ -111,24 +111,24 @@ def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | No
 
 
 def status_of(url: str, key: str) -> JsonObject:
-    """What a gateway says of itself and its providers."""
+    """The status of a gateway and its providers."""
     return _page(url, key, "GET", "/status", None, {}, "does not report its status")
 
 
 def reset_target(url: str, key: str, target: str) -> JsonObject:
-    """Let a gateway take a target for good; what it says that was held against it."""
+    """Reset a target at a gateway; returns its previous state."""
     return _page(url, key, "POST", "/status", encode({"reset": target}), {}, "does not reset the target")
 
 
 def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, client: str) -> JsonObject:
-    """How a gateway would route a request, and why; `query` is what is to be known beside its body."""
+    """The plan of a gateway for a request, with reasons; `query` has the parameters besides its body."""
     headers = {"content-type": "application/json", "user-agent": client}
     fails = "does not explain the route"
     return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)
 
 
 def launch_of(url: str, key: str, name: str) -> Launch:
-    """What a gateway has counted of a launch."""
+    """The counts of a gateway for a launch."""
     page = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not report the launch")
     try:
         return msgspec.convert(page, Launch)
@@ -141,7 +141,7 @@ def launch_of(url: str, key: str, name: str) -> Launch:
 def _page(
     url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
 ) -> JsonObject:
-    """What a gateway answers at a page of its own; `fails` says in an error what it does not do."""
+    """A page of a gateway; `fails` completes the error message."""
     import http.client
 
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
@@ -160,7 +160,7 @@ def _page(
 
 
 def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = ()) -> list[DescribedName]:
-    """Ask a gateway for what it knows: of these names, or of all that match."""
+    """Query a gateway's metadata: of these names, or of all matching ones."""
     import http.client
 
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
@@ -254,7 +254,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class _Output:
-    """What a process writes, read to its end, so that it never waits for a reader; the beginning is kept."""
+    """The output of a process, read to its end, so that it never blocks; the start is stored."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._lines: list[str] = []
@@ -263,7 +263,7 @@ class _Output:
         self._thread.start()
 
     def _read(self, stream: IO[str]) -> None:
-        # What is closed under the reader has no more to say.
+        # A stream that is closed meanwhile has ended.
         with stream, suppress(ValueError):
             for line in stream:
                 if len(self._lines) < 100:
@@ -277,6 +277,6 @@ class _Output:
         return self._lines[0] if self._lines else ""
 
     def all(self) -> str:
-        """What was kept, once the process has ended or would not end."""
+        """The stored output, once the process has ended or its end was not reached."""
         self._thread.join(_RESPONSE_SECONDS)
         return "".join(self._lines)

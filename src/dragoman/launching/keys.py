@@ -29,7 +29,7 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it opens nothing and need not be kept secret."""
+        """Whether it is no secret, because it opens nothing."""
         return self.text == PLACEHOLDER
 
     @property

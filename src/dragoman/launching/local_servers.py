@@ -13,7 +13,7 @@ from dragoman.launching.port_owners import TABLES, foreign_users, owners_of
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
-# How long one that is there takes to say so.
+# Timeout of a check for a local server.
 TIMEOUT = 0.3
 _MAX_LIST_BYTES = 4 * 1024 * 1024
 # Below are the accounts that an administrator's installer made for services, as that of Ollama on Linux.
@@ -21,8 +21,7 @@ _FIRST_PERSON = 1000
 
 
 def foreign_user_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
-    """The person who listens at a port and is not this one; None if no process listens, or the system does not report
-    it."""
+    """The other user who listens at a port; None if no process listens, or the system does not report it."""
     persons = [owner for owner in foreign_users(owners_of(port, tables) or frozenset()) if owner >= _FIRST_PERSON]
     return persons[0] if persons else None
 

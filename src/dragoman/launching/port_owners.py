@@ -15,7 +15,7 @@ _ROOT = 0
 
 
 def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | None:
-    """The users who listen at a port, on whichever address; None where the system does not tell."""
+    """The users who listen at a port, on any address; None if the system does not report it."""
     listening = _listening(port, tables)
     return None if listening is None else frozenset(int(fields[7]) for fields in listening)
 
@@ -30,7 +30,8 @@ def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = P
 
 
 def _has_open(process: Path, sockets: Set[str]) -> bool:
-    """Whether a process has one of these sockets open; those of other users do not say, and some end meanwhile."""
+    """Whether a process has one of these sockets open; processes of other users cannot be read, and some end
+    meanwhile."""
     try:
         return any(str(link.readlink()) in sockets for link in (process / "fd").iterdir())
     except OSError:
@@ -39,19 +40,19 @@ def _has_open(process: Path, sockets: Set[str]) -> bool:
 
 def _parent_of(process: Path) -> int:
     try:
-        # The name stands in brackets and may be anything; after it come the state and the parent.
+        # The name is in brackets and may be any text; state and parent follow it.
         return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):
         return 0
 
 
 def foreign_users(owners: frozenset[int]) -> list[int]:
-    """Those of the users who are neither this one nor root."""
+    """Users other than this one and root."""
     return sorted(owners - {_ROOT, os.geteuid()})
 
 
 def _listening(port: int, tables: Sequence[Path]) -> list[list[str]] | None:
-    """The fields of each socket that listens at a port; None where the system does not tell."""
+    """The fields of each socket that listens at a port; None if the system does not report it."""
     contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
     # Number, local address, other address, state, queues, timers, retransmits, user, timeout, inode …
     sockets = (line.split() for text in contents for line in text.splitlines()[1:])

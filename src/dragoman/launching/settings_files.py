@@ -27,7 +27,7 @@ _HELPER = "apiKeyHelper"
 _MAX_FILE_BYTES = 1024 * 1024
 # The directory of a launch, and the file in it that holds the key.
 _PREFIX, _FILE = "dragoman-launch-", "settings.json"
-# What keeps a proxy away from this machine.
+# Variables that exclude this machine from a proxy.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 
 
@@ -45,7 +45,7 @@ def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObj
     """The settings of a launch: the environment's, over those of the user's command line."""
     names = (*plan.environment, plan.key_variable, *_EXCEPTIONS)
     env: JsonObject = {name: environment[name] for name in names if name in environment}
-    # Nothing is what they are set to: a file cannot take away what another one says.
+    # They are set to empty: a file cannot remove variables of another one.
     env |= dict.fromkeys(plan.removed, "")
     return merged(given, {"env": env, _HELPER: ""})
 
@@ -78,7 +78,7 @@ def _own_directory() -> Iterator[Path]:
 
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Before there is a key in it: what is locked is in use. The client inherits the lock, and may outlive us.
+            # Before a key is in it: a locked file is in use. The client inherits the lock, and may outlive us.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.set_inheritable(descriptor, True)
             yield Path(name)
@@ -160,7 +160,7 @@ def _env(settings: JsonObject) -> JsonObject:
 
 
 def _read(file: Path) -> JsonObject:
-    """A file of settings; nothing of one that is not there or cannot be read, which is its client's to tell."""
+    """A settings file; empty if it is missing or unreadable, which its client reports."""
     try:
         settings = decode(file.read_bytes()) if file.is_file() and file.stat().st_size <= _MAX_FILE_BYTES else {}
     except (OSError, WireError):

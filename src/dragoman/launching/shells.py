@@ -12,7 +12,7 @@ from dragoman.launching.keys import GivenKey
 
 
 class Shell(Struct, frozen=True, kw_only=True):
-    """How one kind of shell says it; `{name}` and `{value}` stand for what is set, quoted."""
+    """The syntax of one kind of shell; `{name}` and `{value}` are the variable and its quoted value."""
 
     quote: Callable[[str], str]
     sets: str

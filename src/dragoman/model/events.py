@@ -4,7 +4,7 @@
     note   = UsageReported | Heartbeat | ChoicesTold, which comes before Stopped
     each index: PartStarted once, PartGrew while open, PartEnded once
 
-Parts may overlap; an encoder whose wire cannot say that serialises them first (`rules.serial`).
+Parts may overlap; an encoder whose protocol cannot express that serialises them first (`rules.part_serializer`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class PartStarted(Struct, frozen=True):
-    """A part opens; text, thinking and arguments are empty here unless they came whole."""
+    """A part opens; text, thinking and arguments are empty here unless the part is complete at its start."""
 
     index: int
     part: Part
@@ -101,7 +101,7 @@ class UsageReported(Struct, frozen=True):
 
 
 class ChoiceReported(Struct, frozen=True):
-    """The further choices of an answer that came whole, as its wire has them (`Response.alternatives`)."""
+    """The further choices of a full response, in wire form (`Response.alternatives`)."""
 
     choices: tuple[JsonObject, ...]
 
@@ -117,14 +117,14 @@ class Ended(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The answer broke off; nothing follows. `usage` is what it took in all, if that was told with it."""
+    """The answer broke off; nothing follows. `usage` is the total, if it was reported with the failure."""
 
     failure: Failure
     usage: Usage | None = None
 
 
 class Heartbeat(Struct, frozen=True):
-    """The provider is alive and has nothing to say."""
+    """A heartbeat of the provider without content."""
 
 
 Event: TypeAlias = (

@@ -10,7 +10,7 @@ from dragoman.model.parts import Extras
 
 
 class FailureKind(Enum):
-    """The classes of errors that every protocol can tell apart (mapping.md §21)."""
+    """Error classes of all protocols (mapping.md §21)."""
 
     INVALID = "invalid"
     CONTEXT_OVERFLOW = "context_overflow"
@@ -36,7 +36,7 @@ class FailureKind(Enum):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """What went wrong, in the provider's words; `native` and `code` are its own type and code."""
+    """A failure, in the provider's words; `native` and `code` are its own type and code."""
 
     kind: FailureKind
     message: str

@@ -131,7 +131,7 @@ BOOKKEEPING = frozenset(
         Feature.CALL_ID,
         # Headers about the account.
         Feature.RATE_LIMITS,
-        # How much of the same reasoning is displayed.
+        # The display of the same reasoning.
         Feature.THINKING_DISPLAY,
         # Every tool is declared from the start and can be called.
         Feature.TOOL_SEARCH,

@@ -76,7 +76,7 @@ class PartFold:
 
 
 class Fold:
-    """The incremental form of `fold`: feed it events, ask for the answer when it is over."""
+    """The incremental form of `fold`: feed it events, then read the response."""
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
@@ -112,7 +112,7 @@ class Fold:
                 self(event)
 
     def response(self) -> Response:
-        """The answer as far as it came."""
+        """The response so far."""
         return Response(
             origin=self._origin,
             id=self._started.id,
@@ -126,7 +126,7 @@ class Fold:
 
 
 def fold(events: Iterable[Event], origin: str) -> Response | Failure:
-    """Assemble a stream into the answer it tells, or the failure it ends in."""
+    """Assemble a stream into its response, or its failure."""
     folding = Fold(origin)
     for event in events:
         folding(event)
@@ -134,7 +134,7 @@ def fold(events: Iterable[Event], origin: str) -> Response | Failure:
 
 
 def unfold(response: Response) -> Iterator[Event]:
-    """Tell a whole answer as a stream, one delta per part."""
+    """A full response as a stream, one delta per part."""
     yield Started(id=response.id, model=response.model, created=response.created)
     if response.alternatives:
         yield ChoiceReported(response.alternatives)
@@ -168,6 +168,6 @@ def _unfold_part(index: int, part: Part) -> Iterator[Event]:
         if part.arguments:
             yield PartGrew(index, ArgumentsDelta(part.arguments))
     else:
-        # What is withheld is its seal and nothing else: which block it makes must be known when it begins.
+        # Withheld reasoning has only its signature: its block type must be known when it begins.
         yield PartStarted(index, part)
     yield PartEnded(index)

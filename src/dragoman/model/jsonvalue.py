@@ -30,7 +30,7 @@ class Number:
         return f"Number({self.text})"
 
 
-# `Raw` is JSON text that was checked already and is written as it stands.
+# `Raw` is validated JSON text that is written unchanged.
 JsonValue: TypeAlias = Union[bool, int, float, str, Number, Raw, "list[JsonValue]", "dict[str, JsonValue]", None]
 JsonObject: TypeAlias = dict[str, JsonValue]
 JsonList: TypeAlias = list[JsonValue]

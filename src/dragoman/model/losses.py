@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str | int, ...]
 
 
 class Fate(Enum):
-    """What became of something that could not be said as it was."""
+    """The fate of something that could not be expressed exactly."""
 
     DROPPED = "dropped"
     APPROXIMATED = "approximated"
@@ -70,7 +70,7 @@ class Ledger(Struct, eq=False):
 
     @property
     def changes(self) -> int:
-        """How many of the losses change the response; the others are bookkeeping."""
+        """The number of losses that change the response; the others are bookkeeping."""
         return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self.entries])
 
     def refused_by(self, strict: Strict) -> tuple[Loss, ...]:
@@ -86,7 +86,7 @@ class Ledger(Struct, eq=False):
         self.entries.append((_DROPPED, feature, at, note))
 
     def approximated(self, feature: Feature, at: Place, note: str) -> None:
-        """Record that something was said in another way."""
+        """Record that something was expressed in another way."""
         self.entries.append((_APPROXIMATED, feature, at, note))
 
     def invented(self, feature: Feature, at: Place, note: str) -> None:

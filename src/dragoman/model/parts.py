@@ -20,7 +20,7 @@ class Extras(Struct, frozen=True, kw_only=True):
 
 
 class Seal(Struct, frozen=True, kw_only=True):
-    """Proof or state that only its issuer can open: `body` is the issuer's wire object, verbatim. `origin` is its
+    """A signature or state that only its issuer can read: `body` is the issuer's wire object, verbatim. `origin` is its
     protocol; `model` and `vendor` name the issuer, if known. Kinds: thinking, redacted, item, text, turn, compaction,
     web, call."""
 
@@ -121,7 +121,7 @@ class Audio(Struct, frozen=True, kw_only=True):
 
 
 class ThinkingKind(Enum):
-    """How much of the reasoning its text shows."""
+    """The part of the reasoning that its text shows."""
 
     FULL = "full"
     SUMMARY = "summary"
@@ -139,7 +139,7 @@ class Thinking(Struct, frozen=True, kw_only=True):
 
 
 class InputForm(Enum):
-    """What a call's arguments are: JSON text, or free text."""
+    """The form of a call's arguments: JSON text, or free text."""
 
     JSON = "json"
     TEXT = "text"
@@ -159,7 +159,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What a call gave; `call_id` is "" where the client left it out. `form` says which kind of call it answers."""
+    """The result of a call; `call_id` is "" where the client left it out. `form` is the form of the call."""
 
     call_id: str
     parts: tuple[Part, ...]
@@ -180,7 +180,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class HostedKind(Enum):
-    """What a provider runs by itself and more than one protocol can tell of."""
+    """Hosted tools that several protocols can express."""
 
     WEB_SEARCH = "web_search"
     CODE = "code"
@@ -209,7 +209,7 @@ class HostedCall(Struct, frozen=True, kw_only=True):
 
 
 class HostedResult(Struct, frozen=True, kw_only=True):
-    """What a provider's own call gave: `text` for logs, MCP output or an error, `sources` for searches."""
+    """The result of a hosted call: `text` for logs, MCP output or an error, `sources` for searches."""
 
     call_id: str
     kind: HostedKind
@@ -221,7 +221,7 @@ class HostedResult(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """What stands for an earlier stretch of the conversation: a readable summary, a seal, or both."""
+    """The replacement for earlier turns: a readable summary, a seal, or both."""
 
     summary: str | None
     seal: Seal | None = None
@@ -232,7 +232,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
 class Foreign(Struct, frozen=True, kw_only=True):
     """A part that only its own protocol understands, stored in full. `text` is its readable content for others, or
     None. `applied` names the effect, by `Request.updates`, of an item that steers the conversation (late tools, changed
-    settings); `superseded` says that a later one replaced it."""
+    settings); `superseded` means that a later one replaced it."""
 
     origin: str
     kind: str

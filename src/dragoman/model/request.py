@@ -1,4 +1,4 @@
-"""Request: everything a client can ask of a model."""
+"""Request: everything a client can request of a model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dragoman.model.tools import ToolChoice, ToolSpec
 
 
 class Role(Enum):
-    """Who speaks. Tool results are spoken by the user's side."""
+    """The author of a message. Tool results belong to the user's side."""
 
-    # It is looked up for every message, and the usual hash of a member is a call.
+    # It is looked up for every message, and the default hash of an enum member is a call.
     __hash__ = object.__hash__
 
     USER = "user"
@@ -26,8 +26,8 @@ class Role(Enum):
 
 class Message(Struct, frozen=True, kw_only=True):
     """One unit of the wire: a message, or one item of a Responses input. `turn` is the sealed exact form of an
-    assistant turn that the wire could not carry in full (mapping.md V1). A `transient` message counts only until the
-    next user message."""
+    assistant turn that the protocol could not carry in full (mapping.md V1). A `transient` message counts only until
+    the next user message."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -39,7 +39,8 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """How tokens are drawn; numbers as they were spelled. `others` are sampling members that only Chat servers know."""
+    """Sampling parameters; numbers in their original spelling. `others` are sampling members that only Chat servers
+    know."""
 
     temperature: int | float | Number | None = None
     top_p: int | float | Number | None = None
@@ -61,9 +62,8 @@ class ThinkingMode(Enum):
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
-    """How deeply to think and what to show of it. `effort`: none, minimal, low, medium, high, xhigh, max. `display`
-    (summarized, omitted, updates) and `summary` (auto, concise, detailed) are two protocols' settings for what is
-    shown."""
+    """The depth and display of reasoning. `effort`: none, minimal, low, medium, high, xhigh, max. `display`
+    (summarized, omitted, updates) and `summary` (auto, concise, detailed) are the display settings of two protocols."""
 
     effort: str | None = None
     budget: int | None = None
@@ -103,7 +103,7 @@ class CacheOptions(Struct, frozen=True, kw_only=True):
 
 
 class Updates(Struct, frozen=True, kw_only=True):
-    """What the conversation itself changed about the request after its start; the last word counts."""
+    """Changes of the request inside the conversation; the last one wins."""
 
     tools: tuple[ToolSpec, ...] = ()
     removed: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Updates(Struct, frozen=True, kw_only=True):
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """What only its own protocol can do and others must refuse; `member` is the error's `param`."""
+    """A requirement that only its own protocol can fulfil and others must reject; `member` is the error's `param`."""
 
     feature: Feature
     member: str
@@ -152,7 +152,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cache: CacheOptions | None = None
     moderation: JsonObject | None = None
     compact_at: int | None = None
-    # Whether the answer is to be a compaction of what was said, asked for at its end.
+    # Whether the response is to be a compaction of the conversation.
     compacts: bool = False
     max_tool_calls: int | None = None
     continues: str | None = None

@@ -1,4 +1,4 @@
-"""Signs: what a request has in it, as far as its members show; enough to choose who can answer it."""
+"""Request features: the features of a request that its members show, enough to select a target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class RequestFeatures(Struct, frozen=True, kw_only=True):
-    """What a request has in it; nothing of what it says."""
+    """The features of a request, without contents."""
 
     tools: bool = False
     images: bool = False
@@ -15,21 +15,21 @@ class RequestFeatures(Struct, frozen=True, kw_only=True):
     structured: bool = False
     # Bytes of media in it, which are no text.
     media: int = 0
-    # The most that may be answered, in tokens, if it says so.
+    # The maximum output in tokens, if stated.
     max_output: int | None = None
     # Whether it refers to what its provider keeps: a file, a container, a store of vectors.
     references_stored: bool = False
-    # How many answers are asked for, of which each is paid.
+    # The number of requested choices, each of which is billed.
     choices: int = 1
-    # The service tier that is asked for, in the client's word; "" is the usual one.
+    # The requested service tier, in the client's spelling; "" is the usual one.
     tier: str = ""
 
 
 class ConversationStart(Struct, frozen=True, kw_only=True):
-    """How a conversation began, and what its client calls it: the same in each of its requests."""
+    """The start of a conversation, and its ID by the client: the same in each of its requests."""
 
-    # The key of the provider's cache, if the client says one.
+    # The prompt cache key, if the client sends one.
     cache_key: str = ""
     instructions: str = ""
-    # What the user said first.
+    # The first user text.
     text: str = ""

@@ -1,4 +1,4 @@
-"""Response: what a model answered, why it stopped, and what it cost."""
+"""Response: the output of a model, its stop reason, and its usage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dragoman.model.parts import Extras, Part
 
 
 class StopReason(Enum):
-    """Why an answer ended, normalised; the provider's own word is kept beside it."""
+    """The normalised stop reason; the provider's value is stored with it."""
 
-    # It is looked up for every answer, and the usual hash of a member is a call.
+    # It is looked up for every response, and the default hash of an enum member is a call.
     __hash__ = object.__hash__
 
     END = "end"

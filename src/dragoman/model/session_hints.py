@@ -1,4 +1,4 @@
-"""Speech: what a request shows of who is speaking, without a word of what it says; `sessions` makes sense of it."""
+"""Session hints of a request, without any content; `sessions` makes sense of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Insertions(Struct, frozen=True, kw_only=True):
 
 
 class HintQuery(Struct, frozen=True, kw_only=True):
-    """What is looked for in a request."""
+    """The query for hints."""
 
-    # What digests are keyed with.
+    # The key of digests.
     key: bytes
-    # Names of tools that tell one thread from another, as far as they are offered.
+    # Names of tools that distinguish threads, as far as they are declared.
     distinctive_tools: frozenset[str] = frozenset()
     # Tools that begin other agents, and the member of their arguments that holds the prompt.
     spawning: Mapping[str, str] = {}
@@ -34,14 +34,14 @@ class HintQuery(Struct, frozen=True, kw_only=True):
 
 
 class SessionHints(Struct, frozen=True, gc=False):
-    """What was found in one request."""
+    """The hints of one request."""
 
     # Characters of instructions, tools, messages; names of telling tools.
     instructions: int = 0
     tools: int = 0
     messages: int = 0
     distinctive_tools: tuple[str, ...] = ()
-    # What the client states: `metadata.user_id`, the provider's cache key, JSON of `client_metadata`; the previous
+    # Stated by the client: `metadata.user_id`, the provider's cache key, JSON of `client_metadata`; the previous
     # response.
     user: str = ""
     cache_key: str = ""

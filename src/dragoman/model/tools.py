@@ -12,7 +12,7 @@ from dragoman.model.parts import CacheBreakpoint, Extras
 
 
 class Namespace(Struct, frozen=True, kw_only=True):
-    """A named group of tools; equal names may stand in two groups."""
+    """A named group of tools; equal names may occur in two groups."""
 
     name: str
     description: str | None = None
@@ -101,7 +101,7 @@ class ToolSearchTool(Struct, frozen=True, kw_only=True):
 
 
 class ForeignTool(Struct, frozen=True, kw_only=True):
-    """A tool that only its own protocol knows, kept whole."""
+    """A tool of its own protocol alone, stored as it is."""
 
     origin: str
     kind: str

@@ -37,7 +37,7 @@ MAX_EVENT_VALUES = 2_000_000
 # The events of an answer that came whole.
 _FullDecoder: TypeAlias = Callable[[bytes], list[Event]]
 
-# Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
+# Buffered until other events are sent, so that a failure can still be an HTTP error (S1).
 _OPENING = frozenset({Started, UsageReported, Heartbeat})
 # No content: a provider may send these for ever.
 _SILENT = _OPENING | {PartEnded}
@@ -86,7 +86,7 @@ class Source:
     ) -> None:
         self._new_decoder = new_decoder
         self._cleaned = cleaned or _as_it_is
-        # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
+        # A full response to a streamed request (S12): the data so far, and its decoder.
         self._decode_full = decode_full
         self._full_body: bytearray | None = None
         # Once it has begun as a stream.
@@ -105,15 +105,15 @@ class Source:
         self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
-        # What was counted before anything was said; and whether it is known of a failure what all of it took.
+        # The usage before any content; and whether the usage of a failure is complete.
         self.opening_usage: Usage | None = None
         self.counted = False
         # Name and stop reason of the response, once known.
         self.started: Started | None = None
         self.stop: Stop | None = None
-        # How many bytes of content came so far, about: an encoder may tell all of it again at an end.
+        # Approximate bytes of content so far: an encoder may repeat all of it at an end.
         self.content = 0
-        # How many calls there were, and the id of the first.
+        # The number of calls, and the ID of the first.
         self.calls = 0
         self.first_call = ""
 
@@ -168,7 +168,7 @@ class Source:
             events += frame_events
 
     def read_run(self, chunk: bytes) -> PartGrew | None:
-        """The growth that a chunk tells, if it is all of it and looks as the frames before; None if it must be fed."""
+        """The growth in a chunk, if that is all of it and it has the form of earlier frames; None if it must be fed."""
         decoder = self.decoder
         frames = decoder.text_frames
         if not frames.is_ready or len(chunk) > self.limit:
@@ -180,7 +180,7 @@ class Source:
         return decoder.grow(run)
 
     def _gathered(self, chunk: bytes) -> bool:
-        """Keep what came of an answer that came whole; what begins otherwise is a stream."""
+        """Collect a full response; data with another start is a stream."""
         if self._full_body is not None:
             self._full_body += chunk
             return True
@@ -192,7 +192,7 @@ class Source:
         return False
 
     def call_ended(self) -> list[Event]:
-        """What an answer tells that came whole; nothing if it came as a stream."""
+        """The events of a full response; empty for a stream."""
         whole, self._full_body = self._full_body, None
         if whole is None or self._decode_full is None:
             return []
@@ -206,7 +206,7 @@ class Source:
             return self._process([_broken(f"upstream answer could not be read: {error}")])
 
     def close(self) -> list[Event]:
-        """The events that the end of the bytes tells; the last of them ends the story."""
+        """The events of the end of the data; the last one ends the response."""
         events: list[Event] = self.call_ended()
         if self.over:
             return events
@@ -230,7 +230,7 @@ class Source:
 
     @property
     def held(self) -> int:
-        """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
+        """Buffered bytes of an unfinished event, or of a full response."""
         return len(self._reader.pending if self._full_body is None else self._full_body)
 
     @property
@@ -240,7 +240,7 @@ class Source:
 
     @property
     def final_usage(self) -> Usage | None:
-        """What all of the answer took, if its provider has told that, and not its end yet."""
+        """The usage of the whole response, if it was reported before the end."""
         usage = None if self.over else self.decoder.final_usage
         if usage is None or self.pauses is None:
             return usage
@@ -255,7 +255,7 @@ class Source:
         """The events of an end that comes from outside."""
         usage = None
         if self.pauses is not None and self.pauses.paused:
-            # Nothing goes on: the pause is over, and this is what followed it. What was told before is counted once.
+            # Nothing goes on: the pause is over, and this is what followed it. Earlier usage is counted once.
             reported = self.decoder.final_usage
             usage = None if reported is None else self.pauses.in_all(reported)
             self.pauses.resumed()
@@ -303,7 +303,7 @@ class Source:
             if kind not in _OPENING:
                 self.is_past_opening, self.answered = True, kind is not Failed
                 if kind is Stopped:
-                    # Nothing was said at all: what was counted last is what its end told.
+                    # No content at all: the last usage is that of the end.
                     self.opening_usage = None
                 return
             if isinstance(event, UsageReported):
@@ -329,7 +329,7 @@ def _check_values(data: bytes) -> None:
 
 
 def _content_in(events: list[Event], size: int) -> int:
-    """How many bytes of content an event of so many bytes told: those of plain text, and all where there is more."""
+    """The content of an event in bytes: of plain text its length, otherwise its whole size."""
     content = 0
     for event in events:
         if type(event) is PartGrew:

@@ -19,7 +19,7 @@ PlainEnd: TypeAlias = Callable[[bytes, int], int]
 
 
 class Tap(Struct, frozen=True, kw_only=True):
-    """Who watches; neither may raise, or keep the stream waiting."""
+    """The observers; neither may raise, or block the stream."""
 
     events: Callable[[Sequence[Event]], None] | None = None
     frames: Callable[[bytes], None] | None = None
@@ -34,7 +34,8 @@ class Watched:
         self._frames = Frames(tap.frames, limit) if tap.frames is not None else None
 
     def skimmed(self, plain_end: PlainEnd | None) -> PlainEnd | None:
-        """How far a relay passes on frames unread: not at all where events are wanted; else they are handed on, too."""
+        """How a relay may forward frames unread: not at all if events are wanted; otherwise frames are passed to the
+        tap, too."""
         if self._events is not None or plain_end is None:
             return None
         if self._frames is None:
@@ -50,7 +51,7 @@ class Watched:
         return handed_on
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        """The client's bytes for the events that a chunk told."""
+        """The client's bytes for the events of a chunk."""
         if self._frames is not None:
             self._frames.take(chunk)
         if self._events is not None and events:
@@ -78,7 +79,7 @@ class Watched:
 
     @property
     def waiting(self) -> int:
-        """How many events have waited so far to be told behind others."""
+        """The number of events that had to wait so far."""
         return self._client_side.waiting
 
     @property
@@ -88,7 +89,7 @@ class Watched:
 
     @property
     def failure(self) -> Failure | None:
-        """What is wrong with an answer that the provider thinks complete."""
+        """The problem of a response that the provider considers complete."""
         return self._client_side.failure
 
 
@@ -120,7 +121,7 @@ class Frames:
             del held[:end]
 
     def close(self) -> None:
-        """Hand on what is left."""
+        """Pass on the rest."""
         if self._held:
             self._hand_on(bytes(self._held))
             self._held.clear()

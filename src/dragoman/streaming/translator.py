@@ -29,14 +29,14 @@ from dragoman.wire.sse import silent_end
 DEFAULT_LIMIT = 64 * 1024 * 1024
 # Half a frame that is longer is read as any other.
 _SKIMMED = 256 * 1024
-# What an event that waits behind others counts for, in bytes: to tell it takes as long as to write so many.
+# The cost of a waiting event in bytes: emitting it takes as long as encoding so many.
 _WAITING_EVENT = 64
 # As a number: that is found several times faster than bytes of length one.
 _RETURN = 0x0D
 
 
 class Flow(IntEnum):
-    """What a read of a provider's stream brought."""
+    """The content of a read of a provider's stream."""
 
     # Nothing but opening events so far: an error can still be a status (S1).
     OPENING = 0
@@ -53,7 +53,7 @@ _OPENING, _QUIET, _CONTENT, _OVER = Flow
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """What bytes of a provider are translated to, what they brought, and how much is held now (`held`, `gathered`)."""
+    """The translation of a provider's bytes, their content, and the buffered amounts (`held`, `gathered`)."""
 
     out: bytes
     flow: Flow
@@ -91,10 +91,10 @@ class StreamPipeline:
             # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
             minted, reading = derived_mint(seed + b" written"), derived_mint(seed + b" read")
         self._ledger = Ledger()
-        # What is relayed loses nothing, however little of it is understood.
+        # A relay loses nothing, however little of it is understood.
         read = Ledger() if relayed else self._ledger
         self._outer = outer
-        # What is relayed stays as it came, whatever it is.
+        # A relayed response stays unchanged in any form.
         whole = None if relayed else partial(_decode_full, outer, context, read)
         self._source = Source(
             lambda: outer.stream_decoder(context, reading, read), context.stops, limit, whole, cleaned
@@ -103,7 +103,7 @@ class StreamPipeline:
             new_pauses = self._source.new_pauses = partial(PauseStage, outer.name, resumes)
             if may_pause(context):
                 self._source.pauses = new_pauses()
-        # Whether an end tells again, or at last, what came long before it.
+        # Whether an end repeats earlier content, or emits it at last.
         self._gathers = not relayed and not collect and (inner.serial or context.summarises or may_pause(context))
         self._client_side: ClientSide
         if collect:
@@ -130,12 +130,12 @@ class StreamPipeline:
         # The beginning of a relayed frame, until the rest of it comes.
         self._rest = bytearray()
         self._closed = False
-        # What `close` gives, where that was made before.
+        # The prepared result of `close`.
         self._ahead: bytes | None = None
         self._altered = altered
 
     def advance(self, chunk: bytes) -> Advance:
-        """Take bytes as they came; give the client's bytes that are ready now, and what happened."""
+        """Process bytes; returns the client's bytes that are ready now, and the flow."""
         source = self._source
         source.progressed = False
         out = self.feed(chunk)
@@ -167,7 +167,7 @@ class StreamPipeline:
         return chunk
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
+        """Process bytes; returns the client's bytes that are ready now, possibly none."""
         source = self._source
         self._flows = False
         if type(chunk) is not bytes:
@@ -179,16 +179,16 @@ class StreamPipeline:
 
     @property
     def held(self) -> int:
-        """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
+        """Buffered bytes of an unfinished event, or of a full response."""
         return len(self._rest) + self._source.held
 
     @property
     def gathered(self) -> int:
-        """How many bytes came of what the next end of a part, or of the answer, may tell once more; about."""
+        """Approximate bytes of content that the next end of a part, or of the response, may repeat."""
         return self._source.content + _WAITING_EVENT * self._client_side.waiting if self._gathers else 0
 
     def workload(self, chunk: bytes) -> int:
-        """How many bytes are worked on by feeding these; the end of a stream may release all that is held."""
+        """The bytes that feeding this chunk processes; the end of a stream may release all buffered ones."""
         if self._source.over or self._source.is_full or (b"\n" not in chunk and b"\r" not in chunk):
             return 0
         size = self.held + len(chunk) + self.gathered
@@ -203,7 +203,7 @@ class StreamPipeline:
         read as usual."""
         source, rest = self._source, self._rest
         if rest:
-            # What was held has no blank line: only the new bytes, and where they meet it, are looked at.
+            # The buffer has no blank line: only the new bytes, and the seam, are searched.
             met = chunk.startswith(b"\n") and rest.endswith(b"\n")
             rest += chunk
             if not met and b"\n\n" not in chunk and b"\r" not in chunk and len(rest) <= _SKIMMED:
@@ -239,7 +239,7 @@ class StreamPipeline:
                 taken = self._client_side.take(frame, events)
                 out.append(taken if self._altered is None else self._altered(taken))
                 if not events and source.between:
-                    # Where one event told nothing there may be very many, of three bytes each.
+                    # After one event without effect there may be very many, of three bytes each.
                     silent_from = following
                     following = silent_end(chunk, silent_from, source.limit)
                     out.append(self._client_side.forward(chunk[silent_from:following]))
@@ -252,12 +252,12 @@ class StreamPipeline:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def call_ended(self) -> bytes:
-        """Take that the provider's call is over: an answer that came whole, not as a stream, can be told now."""
+        """The provider's call is over: a full response can be sent now."""
         events = [] if self.finished else self._source.call_ended()
         return self._client_side.take(b"", events) if events else b""
 
     def close(self) -> bytes:
-        """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
+        """End the provider's stream; returns the terminator, or the client's error form if it broke off."""
         if self._closed:
             return b""
         self._closed = True
@@ -272,7 +272,7 @@ class StreamPipeline:
         return out if self._altered is None else self._altered(out)
 
     def close_ahead(self, changed: Callable[[bytes], bytes] | None = None) -> None:
-        """Do the work of `close` now, which then gives what comes of it, `changed` if that is asked for."""
+        """Do the work of `close` now; the later `close` returns its result, `changed` by a function if given."""
         out = self.close()
         self._ahead = out if changed is None else changed(out)
         self._closed = False
@@ -311,17 +311,17 @@ class StreamPipeline:
 
     @property
     def heartbeat(self) -> bytes:
-        """What to send when the provider has been silent for a while, in the client's own form (S4)."""
+        """The heartbeat for a silent provider, in the client's protocol (S4)."""
         return b"" if self.finished else self._heartbeat
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """What was lost so far."""
+        """The losses so far."""
         return loss_lines(self._ledger.losses)
 
     @property
     def failure(self) -> Failure | None:
-        """How the stream failed, if it did."""
+        """The failure of the stream, if any."""
         return self._source.failure or self._client_side.failure
 
     @property
@@ -331,17 +331,17 @@ class StreamPipeline:
 
     @property
     def started(self) -> Started | None:
-        """What the answer calls itself and its model, once it has begun."""
+        """ID and model of the response, once it has begun."""
         return self._source.started
 
     @property
     def stop(self) -> Stop | None:
-        """Why the answer ended, once its provider has said that."""
+        """The stop reason, once the provider has reported it."""
         return self._source.stop
 
     @property
     def is_counted(self) -> bool:
-        """Whether the counts are those of the whole answer, and not what its opening told."""
+        """Whether the counts are those of the whole response, and not of its start."""
         source = self._source
         if source.stop is None:
             return source.counted or source.final_usage is not None
@@ -349,7 +349,7 @@ class StreamPipeline:
 
     @property
     def first_call(self) -> str:
-        """The id of the first call that was said; "" if none was."""
+        """The ID of the first call; "" if none was."""
         return self._source.first_call
 
     @property
@@ -367,7 +367,7 @@ class StreamPipeline:
 
     @property
     def paused(self) -> bool:
-        """Whether the provider is to be asked again with `resume`, and its next stream to be fed after `go_on`."""
+        """Whether the provider is to be called again with `resume`, and its next stream fed after `go_on`."""
         pauses = self._source.pauses
         return pauses is not None and pauses.paused
 

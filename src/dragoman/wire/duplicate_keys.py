@@ -75,5 +75,5 @@ def joined(name: str) -> str:
 
 
 def folded(name: str) -> str:
-    """A name as those read it who take no notice of case: Unicode's folding, the dotless i and the one with a dot."""
+    """A name in a case-insensitive form: Unicode's folding, the dotless i and the one with a dot."""
     return name.lower() if name.isascii() else name.upper().casefold().replace("\u0307", "")

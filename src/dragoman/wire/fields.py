@@ -1,5 +1,5 @@
-"""Fields: a typed reader of a JSON object that remembers what was read. A member of the wrong type is a `WireError`
-with its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. The `rest` becomes `Extras`."""
+"""Fields: a typed reader of a JSON object that remembers read members. A member of the wrong type is a `WireError` with
+its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. The `rest` becomes `Extras`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
 from dragoman.model.parts import Extras
 from dragoman.wire.json import kind_of
 
-# Where a reader stands: the path of its parent and its own step, rendered only when an error needs it.
+# The position of a reader: the path of its parent and its own step, rendered only for an error.
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 ROOT: Path = None
@@ -64,7 +64,7 @@ class Fields(Struct, eq=False):
         raise self._missing(key, "string", value)
 
     def name(self, key: str) -> str:
-        """A string that must be there and say something."""
+        """A required non-empty string."""
         value = self.text(key)
         if value:
             return value
@@ -90,7 +90,7 @@ class Fields(Struct, eq=False):
         return value
 
     def demand(self, *keys: str) -> None:
-        """Refuse null in members that may be left out, but not said to be nothing."""
+        """Reject null in members that are optional but not nullable."""
         members = self.value
         for key in keys:
             if members.get(key, key) is None:
@@ -158,7 +158,7 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "array", value)
 
     def raw(self, key: str) -> JsonValue:
-        """Whatever stands there, null included; absent is None too."""
+        """Any value, null included; absent is None too."""
         self._read.append(key)
         return self.value.get(key)
 

@@ -20,7 +20,7 @@ CallOrResult = tuple[str, str, Raw | str]
 # A message as its protocol reduces it: its role; all of it as one text (`joined`), "" if it is empty; the text of the
 # user, or the instructions; the calls, or their results.
 Turn = tuple[str, str, str, Sequence[CallOrResult]]
-# How many tools a request offers, and those of them that are distinctive.
+# The number of declared tools, and the distinctive ones.
 ToolShape = tuple[int, tuple[str, ...]]
 NO_TOOLS: ToolShape = (0, ())
 # Bytes of a digest, and characters of instructions that are digested: further down are dates and directories.
@@ -30,13 +30,13 @@ HEAD = 96
 _FEW, _SMALLEST = 2000, 16
 # Bytes in which there is no room for so many.
 _SPARSE = _FEW * len(b"{}")
-# What stands between a question and instructions that are repeated behind it; how long these are, in characters.
+# The separator between a prompt and instructions repeated after it; and the length of these, in characters.
 _PARAGRAPH = "\n\n"
 MIN_REPEATED, _MAX_REPEATED = 32, 16 * 1024
 REMINDER, _CLOSE = "<system-reminder>", "</system-reminder>"
-# What stands between the pieces of a message.
+# The separator of the pieces of a message.
 SEPARATOR = "\x1f"
-# What stands behind each message in a digest.
+# The end mark of each message in a digest.
 RECORD = "\x1e"
 _digits = re.compile(r"\d+").sub
 # Shapes of tools, by their last bytes, with all of them: a client offers the same ones in each request. All lists
@@ -87,7 +87,8 @@ def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collectio
 
 
 def head_digest(key: bytes, instructions: str) -> str:
-    """How instructions begin, without numbers, which may be dates; those of a program are the same in all requests."""
+    """The start of instructions, without numbers, which may be dates; those of a client are the same in all
+    requests."""
     return digest_head(key, instructions[:HEAD])
 
 

@@ -22,7 +22,7 @@ def _write(value: object) -> Raw:
 _DECODER: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _ENCODER = msgspec.json.Encoder(enc_hook=_write)
 _encode = _ENCODER.encode
-# The reader itself, for the hot path: it raises what it likes.
+# The decoder itself, for the hot path: its exceptions are not mapped.
 read_json = _DECODER.decode
 
 
@@ -53,7 +53,7 @@ _AT = re.compile(r"(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?").fullmatch
 
 
 def _broken(text: bytes | str, message: str) -> str:
-    """What is wrong with a text that is no JSON, and where; nothing of the text itself."""
+    """The problem of invalid JSON, and its position; nothing of the text itself."""
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if "truncated" in message:
         return f"it breaks off at {_line_and_column(raw)}" if raw.strip() else "it is empty"
@@ -81,7 +81,7 @@ def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
     try:
         value = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # It says what is wrong.
+        # It raises the error.
         value = decode(body)
     if not isinstance(value, dict):
         raise WireError("", "object", kind_of(value))
@@ -124,7 +124,7 @@ def decode_lenient(text: bytes) -> JsonValue:
         return decode(without_surrogates(text.decode("utf-8", "replace")))
 
 
-# A surrogate pair, half of one, or any other escape: taken in this order, so that `\\\\ud800` stays what it is.
+# A surrogate pair, half of one, or any other escape: matched in this order, so that `\\\\ud800` stays unchanged.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
@@ -144,7 +144,8 @@ def has_surrogates(text: str) -> bool:
     return any(escape["half"] is not None for escape in _ESCAPE.finditer(text))
 
 
-# Stands before the digits of a half, where no text has it: Unicode keeps it from ever being a character.
+# A mark before the digits of an unpaired surrogate, which occurs in no text: Unicode keeps it from ever being a
+# character.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f"{_MARK}([0-9a-fA-F]{{4}})")
 

@@ -21,7 +21,7 @@ _ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
 _WHITE = b" \t\n\r"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _skip_string = re.compile(_STRING, re.DOTALL).match
-# What may stand before a value: white space, after a comma or after none.
+# The bytes before a value: whitespace, with or without a comma.
 _skip_white = re.compile(rb"[ \t\n\r]*+").match
 _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
 # A member up to its value: its name without quotes, and the value too if it is short and plain, as most are.
@@ -44,7 +44,7 @@ class JsonSpan(msgspec.Struct, frozen=True, gc=False):
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """One member of an object: its name as it reads, and where name and value stand."""
+    """One member of an object: its decoded name, and the spans of name and value."""
 
     key: str
     key_start: int
@@ -53,12 +53,12 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value(self) -> JsonSpan:
-        """Where the value stands."""
+        """The span of the value."""
         return JsonSpan(self.value_start, self.value_end)
 
     @property
     def whole(self) -> JsonSpan:
-        """Where the member stands, its name included."""
+        """The span of the member, with its name."""
         return JsonSpan(self.key_start, self.value_end)
 
 
@@ -276,7 +276,7 @@ def replace_text(body: bytes, key: str, text: str) -> bytes:
 
 
 def _is_again(body: bytes, first: re.Match[bytes]) -> bool:
-    """Whether the name of the first member may stand in a body once more; its letters may be written as escapes."""
+    """Whether the name of the first member may occur again in a body; its letters may be escaped."""
     return body.find(b'"%b"' % first[1], first.end()) >= 0 or b"\\u" in body
 
 

@@ -12,8 +12,8 @@ from msgspec import Raw
 from dragoman.errors import WireError
 from dragoman.wire.duplicate_keys import OBJECT
 
-# Names of members to what is below them. `*` is every element of a list and every member of an object; the empty name
-# says that a string stands here.
+# Names of members, with the tree below them. `*` matches every element of a list and every member of an object; the
+# empty name means that a string stands here.
 PathTree: TypeAlias = "dict[str, PathTree]"
 Check: TypeAlias = Callable[[bytes, dict[str, Raw], frozenset[str]], None]
 _HERE, _EACH = "", "*"
@@ -33,8 +33,8 @@ def path_tree(paths: Iterable[str]) -> PathTree:
 
 
 def strings_at(value: Raw | bytes, tree: PathTree, check: Check, at: str = "") -> Iterator[str]:
-    """The strings at the places of a tree. Where one stands, null and what the tree goes on into may stand, too;
-    anything else raises `WireError`."""
+    """The strings at the places of a tree. Null, and containers that the tree enters, are allowed as well; anything
+    else raises `WireError`."""
     first, each = bytes(memoryview(value)[:1]), tree.get(_EACH)
     if first == b"{" and tree.keys() != {_HERE}:
         members = OBJECT.decode(value)

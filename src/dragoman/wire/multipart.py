@@ -16,7 +16,7 @@ _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BOUNDARY_LENGTH = 70
 # `; name=value`, the value as it is or in quotes.
 _parameter = re.compile(rb';[ \t]*+([^\s;=",]++)[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)[ \t]*+', re.DOTALL).match
-# The end of a line that only its boundary stands on; two dashes are the end of the form.
+# The end of a boundary line; two dashes are the end of the form.
 _line_end = re.compile(rb"(--)?[ \t]*+(?:\r\n|\Z)").match
 _PLAIN_CODINGS = (b"7bit", b"8bit", b"binary")
 _PLAIN_CHARSETS = (b"utf-8", b"us-ascii")
@@ -28,7 +28,7 @@ def is_form(content_type: bytes) -> bool:
 
 
 def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
-    """Where the value of a form's field stands; None if the form has no such field, or no boundary is known."""
+    """The span of a form field's value; None if the form has no such field, or no boundary is known."""
     _, semicolon, rest = content_type.partition(b";")
     parameters = _parameters(semicolon + rest)
     boundary = parameters.get(b"boundary")
@@ -48,7 +48,7 @@ def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
 
 
 def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[int, int]]:
-    """Where the parts of a form stand, each with its head. The boundary stands nowhere but around them."""
+    """The spans of the parts of a form, each with its head. The boundary occurs only around them."""
     at = body.find(boundary)
     if at < 0:
         raise _broken("one without its boundary")
@@ -110,7 +110,7 @@ def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
 
 
 def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a part's value is what its bytes say."""
+    """Whether a part's value is not encoded."""
     for key, value in head:
         if key == b"content-transfer-encoding" and value.lower() not in _PLAIN_CODINGS:
             return False

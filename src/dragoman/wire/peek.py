@@ -19,19 +19,19 @@ _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _MAX_DIGITS = 18
 # Bytes of media that identify them, together with their length.
 _TAIL = 512
-# What a decoder raises.
+# Exceptions of a decoder.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _RAWS = msgspec.json.Decoder(list[Raw])
 
 
 def has_value(raw: Raw) -> bool:
-    """Whether a member is there and says something."""
+    """Whether a member exists and is not null."""
     view = memoryview(raw)
     return view.nbytes > len(b"false") or bytes(view) not in _NOTHING
 
 
 def length(raw: Raw) -> int:
-    """How many bytes a member takes; none if it is not there."""
+    """The bytes of a member; 0 without one."""
     if raw is NULL:
         return 0
     size = memoryview(raw).nbytes
@@ -39,7 +39,7 @@ def length(raw: Raw) -> int:
 
 
 def media_mark(kind: str, raw: Raw) -> str:
-    """What identifies media in a digest: its length and its last bytes."""
+    """The identity of media in a digest: its length and its last bytes."""
     return f"{kind} {length(raw)} {bytes(memoryview(raw)[-_TAIL:]).hex()}"
 
 
@@ -60,7 +60,7 @@ def readable(raw: Raw, decoder: msgspec.json.Decoder[T]) -> list[T]:
 
 
 def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """What a decoder looks at; None of what cannot be read: the translation reports what is wrong with it."""
+    """The members that a decoder reads; None if unreadable: the translation reports the problem."""
     try:
         return decoder.decode(raw)
     except UNREADABLE:
@@ -81,7 +81,7 @@ _TEXT = msgspec.json.Decoder(str | list[_TextPart])
 
 
 def text_in(raw: Raw) -> str:
-    """The text of a member that is one, or a list of parts with texts; what else they say is left out."""
+    """The text of a string member, or of a list of parts with texts; other members are ignored."""
     if raw is NULL:
         return ""
     try:
@@ -98,7 +98,7 @@ def is_text(raw: Raw) -> bool:
 
 
 def conversation_start_in(messages: Iterable[tuple[str, str]], instructions: str = "") -> ConversationStart:
-    """How a conversation began; without instructions, the text before the first user message stands for them."""
+    """The start of a conversation; without instructions, the text before the first user message takes their place."""
     for role, text in messages:
         if role == "user":
             return ConversationStart(instructions=instructions, text=text)

@@ -28,29 +28,30 @@ from dragoman.wire.history_digest import (
 )
 from dragoman.wire.peek import is_text, peeked, text_in
 
-# How many of the latest responses the history before is digested of.
+# The number of latest responses whose earlier history gets a digest.
 LOOKED_BACK = 4
-# Prompts and tasks of one turn, and characters of a result in which its session stands.
+# Maximum prompts and tasks of one turn, and characters of a result that are searched for its session.
 MAX_ENTRIES = 16
 _RESULT_HEAD = 200
 # The two forms by which results name the session of an agent.
 _task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
-# Types of agents are names; what a model writes there otherwise is not kept.
+# Types of agents are names; other text of a model is not stored.
 _is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
-# How a result of Codex names the thread of an agent, and the agent.
+# The thread and name of an agent in a result of Codex.
 _agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 NO_NAMES: tuple[str, ...] = ()
-# How the conversation begins, the first words, the history, the history before each of the latest responses, the first
-# call of the latest response; the prompts that it gave to agents, the sessions that results name, the types of agents.
+# Digests: the start of the conversation, the first user text, the history, the history before each of the latest
+# responses, the first call of the latest response; the prompts for agents, the sessions in results, the types of
+# agents.
 Digests = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 NO_DIGESTS: Digests = ("", "", "", NO_NAMES, "", NO_NAMES, NO_NAMES, NO_NAMES)
 # Threads of agents, each with the type or the name of its agent.
 NamedThreads = tuple[tuple[str, str], ...]
-# Characters of instructions, messages that are none, and what is recognized of them.
+# Characters of instructions, messages without content, and the digests.
 ReadHistory = tuple[int, int, Digests, NamedThreads]
-# Texts of the messages, where responses begin, calls of the latest response and their results, whether calls began
-# agents, the first words of the user and how many texts stand before them.
+# Texts of the messages, indexes of responses, calls of the latest response and their results, whether calls started
+# agents, the first user text and the number of texts before it.
 _Reduced = tuple[list[str], list[int], list[CallOrResult], list[CallOrResult], bool, str, int]
 
 
@@ -62,7 +63,7 @@ def read_short(
     starts: list[int] = []
     calls: list[CallOrResult] = []
     results: list[CallOrResult] = []
-    # All calls that began agents, and what they gave, by their ids.
+    # All calls that started agents, and their results, by ID.
     begun: dict[str, CallOrResult] = {}
     outputs: dict[str, Raw | str] = {}
     spawning, insertions = query.spawning, query.insertions
@@ -125,7 +126,7 @@ def read_short(
 
 
 def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: bool, is_named: bool) -> Digests:
-    """The digests of a history in which the user said something."""
+    """The digests of a history with user text."""
     history, starts, calls, results, has_agents, first, opened = reduced
     hashers = hashers_of(query.key)
     prompt = digest_with(hashers["prompt"], first.strip())
@@ -228,6 +229,6 @@ def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
 
 
 def tasks_in(results: Sequence[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
-    """The sessions that results of these calls name, at their beginning alone: what follows is what an agent said."""
+    """The sessions in results of these calls, at their start alone: the rest is output of an agent."""
     matches = [_task(output) for call_id, output in results if call_id in calls]
     return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))

@@ -109,7 +109,7 @@ class SseReader:
         return None
 
     def close(self) -> list[Frame]:
-        """Says that no more bytes come, and returns the event that the end of the stream cut short, if any."""
+        """Ends the data, and returns the event that the end of the stream cut short, if any."""
         if self._broken:
             raise self._too_long()
         event, data = _read_lines(bytes(self.pending))
@@ -129,7 +129,7 @@ class SseReader:
             chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
         if chunk:
             if self._after_return:
-                # The return ended its line when it came; its line feed arrives only now.
+                # The carriage return ended its line; its line feed arrives only now.
                 chunk = chunk.removeprefix(b"\n")
             self._after_return = chunk.endswith(b"\r")
             if _RETURN in chunk:

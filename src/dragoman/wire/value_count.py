@@ -5,11 +5,11 @@ give other threads their turn. Invalid JSON is counted as far as a reader would 
 
 from __future__ import annotations
 
-# What is counted in one step, and how much of a text is taken apart in one.
+# Bytes that are counted in one step, and that are searched for strings in one.
 _SLICE = 256 * 1024
 _CUT = 64 * 1024
 
-# What stands before a value, and before a member's value alone.
+# The bytes before a value, and before a member's value.
 VALUES = b",[{"
 MEMBERS = b":"
 
@@ -33,11 +33,11 @@ def _may_exceed(body: bytes, limit: int, marks: bytes) -> bool:
 
 
 def _does_exceed(body: bytes, limit: int, marks: bytes) -> bool:
-    """The same without what stands within strings; one may begin in one slice and end in a later one."""
+    """The same without the content of strings; one may begin in one slice and end in a later one."""
     count, at, within = 0, 0, 0
     while at < len(body):
         cut = body[at : at + _CUT]
-        # An escape is not cut in two; backslashes stand nowhere but in strings.
+        # An escape is not cut in two; backslashes occur only in strings.
         if cut[-1:] == b"\\" and (len(cut) - len(cut.rstrip(b"\\"))) % 2 and len(cut) > 1:
             cut = cut[:-1]
         at += len(cut)
