@@ -57,7 +57,7 @@ def _plain(words: str) -> str:
 
 
 def _dotted_path(pointer: str) -> str:
-    """A JSON pointer as programs write it: `messages[2].content`; what is none stays as it is."""
+    """A JSON pointer as programs write it: `messages[2].content`; other text stays unchanged."""
     if not pointer.startswith("/"):
         return pointer
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))
@@ -65,7 +65,7 @@ def _dotted_path(pointer: str) -> str:
 
 
 class RefusedError(DragomanError):
-    """A request that the target protocol cannot express without losing what the user said."""
+    """A request that the target protocol cannot express without losing user content."""
 
     def __init__(self, feature: str, at: str, note: str) -> None:
         self.feature = feature
@@ -84,7 +84,7 @@ class StrictError(DragomanError):
 
 
 class ConfigError(DragomanError):
-    """A setting that cannot be used: where it stands, what is wrong, and what to do."""
+    """An invalid setting: location, problem and remedy."""
 
     def __init__(self, *, key: str, problem: str, remedy: str, file: str = "", line: int = 0) -> None:
         self.key = key
@@ -111,8 +111,8 @@ class UsageError(DragomanError):
 
 
 class ClientError(DragomanError):
-    """A client's HTTP message that is refused whatever its body means; `status` says why. `param` names the invalid
-    part, `code` is the protocol's own word for that, if there is one."""
+    """A client's HTTP message that is refused whatever its body means; `status` is the HTTP status. `param` names the
+    invalid part, `code` is the protocol's own word for that, if there is one."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         self.status = status
@@ -123,7 +123,7 @@ class ClientError(DragomanError):
 
 
 class NotPermitted(ClientError):
-    """What the gateway key may not use; the message is the same whether it exists or not."""
+    """Something that the gateway key may not use; the message is the same whether it exists or not."""
 
     def __init__(self, what: str, *, param: str | None = None) -> None:
         super().__init__(403, f"this key may not use {what}; see /v1/models", param=param)
@@ -167,7 +167,7 @@ class TooLong(DragomanError):
 
 class UpstreamError(DragomanError):
     """An error on the provider's side; its text names no host and no secret, so clients may see it. For the operator:
-    `address` is the called host and port, a proxy's if `proxied`; `remedy` says what to do, if known."""
+    `address` is the called host and port, a proxy's if `proxied`; `remedy` is the next step, if known."""
 
     def __init__(self, message: str, *, address: str = "", proxied: bool = False, remedy: str = "") -> None:
         self.address = address
@@ -177,7 +177,7 @@ class UpstreamError(DragomanError):
 
 
 class Unconfigured(UpstreamError):
-    """A provider without what it takes to call it."""
+    """A provider without required settings."""
 
 
 class Unreachable(UpstreamError):
@@ -189,7 +189,7 @@ class Unresolved(Unreachable):
 
 
 class Unnamed(Unreachable):
-    """Name servers say that there is no host of its name."""
+    """The host name does not exist."""
 
 
 class NotListening(Unreachable):
@@ -201,7 +201,7 @@ class Untrusted(Unreachable):
 
 
 class Unencrypted(Unreachable):
-    """It did not agree on a TLS connection."""
+    """No TLS connection could be made."""
 
 
 class Exhausted(Unreachable):
@@ -213,7 +213,7 @@ class Unanswered(Unreachable):
 
 
 class TimedOut(UpstreamError):
-    """A limit in time was passed; if nothing more is said, while the answer's first byte was waited for."""
+    """A timeout; by default that of the first byte."""
 
 
 class Unconnected(TimedOut):
@@ -237,7 +237,7 @@ class Truncated(UpstreamError):
 
 
 class BadResponse(UpstreamError):
-    """What came back is no HTTP answer, or none that may be used."""
+    """The response is no HTTP, or invalid."""
 
 
 class Redirected(BadResponse):

@@ -123,7 +123,7 @@ class StreamTranslator:
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """What was lost so far."""
+        """The losses so far."""
         return self._pipeline.losses
 
     @property
@@ -143,7 +143,7 @@ class StreamTranslator:
 
     @property
     def heartbeat(self) -> bytes:
-        """What to send while the provider is silent, in the client's protocol."""
+        """The heartbeat for a silent provider, in the client's protocol."""
         return self._pipeline.heartbeat
 
     @property

@@ -1,5 +1,5 @@
 """Terminal: a stream's width, colour and characters beyond ASCII. Each stream is judged by itself: only one of standard
-output and standard error may be a file. The functions are pure; `screen_of` asks the system."""
+output and standard error may be a file. The functions are pure; `screen_of` queries the system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-# What `--color` may say.
+# The values of `--color`.
 Choice: TypeAlias = Literal["auto", "always", "never"]
 _USUAL_COLUMNS = 80
 
@@ -21,13 +21,12 @@ class Screen(Struct, frozen=True, kw_only=True):
 
     colours: bool = False
     unicode: bool = True
-    # How many columns there are now, which changes with the window; None without a terminal, so that lines need no
-    # limit.
+    # The present width, which changes with the window; None without a terminal, so that lines need no limit.
     columns: Callable[[], int | None] = lambda: None
 
 
 def screen_of(stream: TextIO, environ: Mapping[str, str], choice: Choice = "auto") -> Screen:
-    """What a stream can show."""
+    """The capabilities of a stream."""
     looked_at = stream.isatty()
     return Screen(
         colours=in_colour(looked_at, environ, choice),
@@ -37,7 +36,7 @@ def screen_of(stream: TextIO, environ: Mapping[str, str], choice: Choice = "auto
 
 
 def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "auto") -> bool:
-    """Whether to write in colour: as was asked, and else on terminals alone, unless the user objects."""
+    """Whether to use colour: as requested, otherwise on terminals only, unless the user objects."""
     if choice != "auto":
         return choice == "always"
     # https://no-color.org: present, and not empty.
@@ -45,7 +44,7 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
 
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
-    """Whether arrows and the like are shown as what they are."""
+    """Whether symbols beyond ASCII are shown."""
     # Python treats the C locale as UTF-8; a user who sets it means ASCII.
     plain = is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
     return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
@@ -72,14 +71,14 @@ def descriptor_of(stream: TextIO) -> int | None:
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes: some letters take two, and marks on letters none."""
+    """The columns of a text: some letters take two, and combining marks none."""
     if text.isascii():
         return len(text)
     return sum(map(_cell, text))
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
-    """As much of a text as has room; where something is missing the mark says so."""
+    """The part of a text that fits; the mark shows that it was cut."""
     if cells(text) <= room:
         return text
     if room <= len(mark):
@@ -103,7 +102,7 @@ def _cell(letter: str) -> int:
 
 
 def _measure(descriptor: int | None, environ: Mapping[str, str]) -> Callable[[], int]:
-    """Gives the width whenever it is asked for, since windows are made wider; to ask takes less than a microsecond."""
+    """Returns the width at each call, because windows change; a call takes less than a microsecond."""
     before = columns_of(0, environ)
 
     def columns() -> int:

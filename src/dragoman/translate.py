@@ -62,7 +62,7 @@ class TranslatedRequest(Struct, frozen=True):
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """What was dropped, approximated or invented, and where."""
+        """Dropped, approximated and invented features, with their locations."""
         return loss_lines(self.ledger.losses)
 
 
@@ -213,7 +213,7 @@ def translate_response(
     """Write a provider's response, or its error, in the client's protocol (see `library.translate_response`)."""
     outer, inner = codec_of(source), codec_of(target)
     if outer is inner and isinstance(body, bytes) and not (stream and status < 400):
-        # Nothing is read of what goes on as it came.
+        # A body of the same protocol is not parsed.
         return TranslatedResponse(body=body, losses=(), status=status, failed=status >= 400)
     ledger = Ledger()
     joiner = SurrogateJoiner(ledger)
@@ -274,7 +274,7 @@ def translate_response(
 def translate_failure(
     failure: Failure | DragomanError, *, target: str, request_id: str | None = None
 ) -> TranslatedResponse:
-    """Write a failure, or an error of this library, as the client's protocol tells errors."""
+    """Encode a failure, or an error of this library, in the error form of the client's protocol."""
     client_failure = _as_failure(failure, target) if isinstance(failure, DragomanError) else failure
     return _failed(client_failure, codec_of(target), request_id)
 
@@ -313,7 +313,7 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage
 
 
 def as_stream(response: Response, inner: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> bytes:
-    """A whole answer as the events that tell it."""
+    """A full response as events."""
     encoder = inner.stream_encoder(context, mint, ledger)
     frames: list[bytes] = []
     sink = PartSerializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
@@ -355,7 +355,7 @@ def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
 def translation_context(
     request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False
 ) -> TranslationContext:
-    """What an answer is read against; an answer without its question is read against an empty one."""
+    """The context for decoding a response; without a request, that of an empty one."""
     if request is not None and request.target != outer.name:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
     if request is None or request.context is None:
@@ -378,7 +378,7 @@ def _empty_context(protocol: str, relayed: bool) -> TranslationContext:
 
 
 def derived_mint(seed: bytes) -> Mint:
-    """Ids that follow from what is translated: the same input gives the same output; times are the provider's or 0."""
+    """IDs derived from the input: the same input has the same output; times are the provider's or 0."""
     state = [sha256(seed).digest()]
 
     def token(length: int) -> str:

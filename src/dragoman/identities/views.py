@@ -56,7 +56,7 @@ class IssuedKey(Struct, frozen=True, kw_only=True):
 
 
 class AuditedKeyView(Struct, frozen=True, kw_only=True):
-    """What a key permitted before or after a change."""
+    """The rights of a key before or after a change."""
 
     role: str
     models: tuple[str, ...] | None
@@ -103,7 +103,7 @@ class ImportedKeyView(Struct, frozen=True, kw_only=True):
     result: str
     problem: str | None
     remedy: str | None
-    # What is left out or called otherwise.
+    # Members that were left out or renamed.
     notes: tuple[str, ...]
 
 

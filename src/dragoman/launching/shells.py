@@ -81,7 +81,7 @@ def undo_lines(
     environ: Mapping[str, str],
     restored: Sequence[str] = (),
 ) -> list[str]:
-    """How to undo that, as comments at the end: a forgotten variable leads its client astray for weeks. `restored`
+    """The lines that undo it, as comments at the end: a forgotten variable misleads its client for weeks. `restored`
     variables get their old value back; the old values of others may be secret."""
     names = dict.fromkeys(plan.environment)
     if _key_value(key, shell) != shell.variable.format(name=plan.key_variable):

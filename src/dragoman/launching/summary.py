@@ -9,19 +9,19 @@ import msgspec
 from dragoman.model.features import weight_of
 from dragoman.prices.money import least_dollars, short_dollars
 
-# Names of losses that are told one by one, the most frequent first.
+# Maximum names of losses in the summary, the most frequent first.
 _MAX_LISTED = 8
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway tells of a launch."""
+    """A gateway's counts of a launch."""
 
     requests: int = 0
     calls: int = 0
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    # None of a gateway that does not tell.
+    # None from a gateway without it.
     cost_nano_usd: int | None = None
     unpriced_requests: int = 0
     losses: Mapping[str, int] = {}
@@ -41,7 +41,7 @@ def summary(launch: Launch, before: Launch) -> str:
 
 
 def _cost(launch: Launch) -> list[str]:
-    """What it cost; what has no price is not free."""
+    """The cost; without a price it is unknown, not free."""
     cost, unpriced = launch.cost_nano_usd, launch.unpriced_requests
     if cost is None:
         return []
@@ -52,9 +52,9 @@ def _cost(launch: Launch) -> list[str]:
 
 
 def short(number: int) -> str:
-    """A number as people say it: 812k, 1.2M."""
+    """A short number: 812k, 1.2M."""
     for unit, size in (("M", 1_000_000), ("k", 1000)):
-        # What would be written as a thousand of the smaller unit is one of this.
+        # A number that rounds to a thousand of the smaller unit is one of this.
         if number >= size - size // 2000:
             value = number / size
             return f"{value:.1f}".removesuffix(".0") + unit if value < 9.95 else f"{value:.0f}{unit}"

@@ -240,7 +240,7 @@ async def _send(request: ServerRequest, response: MockHttpResponse) -> None:
         request.write(piece)
         await request.drained()
     if delivery.breaks:
-        # What was written goes out first: a cut is felt after the words before it.
+        # Written data is sent first: a break comes after the text before it.
         await asyncio.sleep(0)
         request.abort()
     else:
@@ -284,7 +284,7 @@ def _readable(raw: bytes) -> JsonValue:
 
 
 _LIMITS = ServerLimits(header_bytes=64 * 1024, header_count=200, header_timeout=30.0, body_timeout=60.0)
-# What still runs when the end is near: a moment to finish, and one to be cancelled.
+# Seconds for open requests at shutdown: to finish, and to be cancelled.
 _GRACE = 1.0
 
 

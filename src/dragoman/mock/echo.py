@@ -123,7 +123,7 @@ def _unknown_model(name: str, protocol: str) -> Failure:
 
 
 def _objection(request: Request) -> Failure | None:
-    """What a service of the protocol would not take, although it is well formed."""
+    """The service's rejection of a well-formed request."""
     cap, protocol = request.max_tokens, request.origin
     if protocol == MESSAGES and cap is None and not request.prewarm:
         return _failure(FailureKind.INVALID, 400, "max_tokens: Field required")

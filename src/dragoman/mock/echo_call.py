@@ -73,7 +73,7 @@ class EchoCall:
             raise Truncated("the answer broke off before its end")
 
     def pause(self) -> None:
-        """Say nothing for a while."""
+        """Pause."""
         if not self._over.is_set():
             self._going.clear()
 

@@ -1,4 +1,4 @@
-"""Paths: what each path of the mock stands for, with or without `/v1` before it."""
+"""Paths of the mock, with or without `/v1`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 
 
 class MockEndpointKind(Enum):
-    """What is asked for."""
+    """The kind of a request."""
 
     CONVERSATION = "an answer"
     COUNT = "a count of tokens"

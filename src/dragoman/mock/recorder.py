@@ -1,4 +1,4 @@
-"""Recorder: one line of JSON per request: what was asked, and what was answered."""
+"""Recorder: one line of JSON per request and response."""
 
 from __future__ import annotations
 

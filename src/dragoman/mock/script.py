@@ -1,4 +1,4 @@
-"""Script: what is to be said, written into the conversation itself, so that a prompt drives a whole run of an agent.
+"""Script: the responses, written into the conversation itself, so that a prompt drives a whole run of an agent.
 
     any words
     <mock>
@@ -29,7 +29,7 @@ WORDS = frozenset({"think", "say", "call", "json", "empty", "refuse", "fail", "o
 # Letters of a call's id that all calls of one turn share (see `turn`), with the prefix before them.
 TURN_LETTERS = 16
 
-# What the content of a compaction says before the number of turns that it stands for.
+# The prefix of a compaction's content, before the number of turns that it replaces.
 COMPACTED = "turns: "
 
 _tag = re.compile(r"</?mock>")
@@ -50,7 +50,7 @@ class ScriptError(Exception):
 
 
 class ScriptStep(Struct, frozen=True, kw_only=True):
-    """The step that a request is at; `key` is unique to the conversation, `over` says that no step is left."""
+    """The step that a request is at; `key` is unique to the conversation, `over` means that no step is left."""
 
     lines: tuple[ScriptLine, ...] = ()
     key: str = ""
@@ -58,7 +58,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True):
 
 
 def step_of(request: Request) -> ScriptStep | None:
-    """The step that a request asks for; None where there is no script."""
+    """The step of a request; None where there is no script."""
     match = _find_script(request)
     if match is None:
         return None
@@ -70,7 +70,7 @@ def step_of(request: Request) -> ScriptStep | None:
 
 
 def turns_of(request: Request) -> int:
-    """How many steps of its script a conversation has behind it."""
+    """The number of steps that a conversation has taken."""
     match = _find_script(request)
     return match[2] if match is not None else 0
 
@@ -90,7 +90,7 @@ def _find_script(request: Request) -> tuple[str, str, int] | None:
 
 
 def script_in(text: str) -> str | None:
-    """The last script of a text, without its tags; a script may hold others, for those who are asked in turn."""
+    """The last script of a text, without its tags; a script may contain others, for subagents."""
     script: str | None = None
     depth, start = 0, 0
     for tag in _tag.finditer(text):
@@ -145,7 +145,7 @@ def _lines(script: str) -> Iterator[ScriptLine]:
 
 
 def _turns(messages: tuple[Message, ...]) -> int:
-    """How many turns the assistant has taken: runs of its messages, but calls of one turn are one, however mixed."""
+    """The number of assistant turns: runs of its messages; calls of one turn count as one in any mixture."""
     turns, speaking = 0, False
     turn_id = ""
     for message in messages:
@@ -154,7 +154,7 @@ def _turns(messages: tuple[Message, ...]) -> int:
             turns, speaking = _compacted(compactions[-1]), False
             continue
         if message.role is not Role.ASSISTANT:
-            # Instructions in between end no turn; what the user says, or a tool gives, does.
+            # Instructions in between end no turn; user text or a tool result does.
             speaking = speaking and message.role is not Role.USER
             continue
         turn_ids = [_turn_id(part.call_id) for part in message.parts if isinstance(part, ToolCall)]
@@ -166,7 +166,7 @@ def _turns(messages: tuple[Message, ...]) -> int:
 
 
 def _compacted(part: Compaction) -> int:
-    """How many turns a compaction stands for, if it was made here."""
+    """The number of turns that a compaction of this mock replaces."""
     token = part.seal.body.get("encrypted_content") if part.seal is not None else None
     text = opened(token) if isinstance(token, str) else None
     number = (text or "").rpartition(COMPACTED)[2]

@@ -35,7 +35,7 @@ from dragoman.wire.json import decode, encode_text
 PREFIX = "mock-"
 _OVER = "The script has no step left."
 _MAX_PAUSE_SECONDS = 600.0
-# A service speaks of its window in its own words, which agents read.
+# Each service has its own text for a full context, which agents recognise.
 _OVERFLOWS = {
     MESSAGES: "prompt is too long: 215000 tokens > 200000 maximum",
     CHAT: "This model's maximum context length is 200000 tokens. However, your messages resulted in 215000 tokens. "
@@ -45,7 +45,7 @@ _OVERFLOW = "Your input exceeds the context window of this model. Please adjust 
 
 
 class Play(Struct, frozen=True, kw_only=True):
-    """What is played: parts, or a failure; how long it takes, and how it ends on the wire."""
+    """The response of a step: parts, or a failure; its delay, and its end on the wire."""
 
     parts: tuple[Part, ...] = ()
     failure: Failure | None = None
@@ -55,7 +55,7 @@ class Play(Struct, frozen=True, kw_only=True):
 
 
 def play(request: Request, once: Callable[[str], bool]) -> Play:
-    """What a request gets; `once` tells whether something is asked for the first time."""
+    """The response to a request; `once` returns whether a key is used for the first time."""
     try:
         step = step_of(request)
     except ScriptError as error:
@@ -174,7 +174,7 @@ class _Player:
             return
         self._called += 1
         if self._called > 1 and self._request.parallel_calls is False:
-            # One call at a time was asked for, and no service makes more.
+            # One call at a time was requested, and no service makes more.
             return
         self._parts.append(call_of(tool, _free_text(given) if isinstance(tool, TextTool) else _arguments(given)))
 
@@ -192,26 +192,26 @@ class _Player:
 
 
 def _divided(rest: str) -> tuple[str, str]:
-    """The name of a call and what it is given."""
+    """The name of a call and its arguments."""
     pieces = rest.split(maxsplit=1)
     name = pieces[0] if pieces else ""
     return name, rest[len(name) + 1 :] if len(pieces) > 1 else ""
 
 
 def _plain(name: str) -> str:
-    """A name without what tells its spellings apart."""
+    """A name without the differences of its spellings."""
     return "".join([letter for letter in name.lower() if letter.isalnum()])
 
 
 def _arguments(given: str) -> str:
-    """JSON for a function: what was written, or around it the object that stands for free text."""
+    """JSON for a function: as written, or the object around free text."""
     if not given.strip():
         return "{}"
     return given.strip() if isinstance(_value(given), dict) else encode_text({"input": given})
 
 
 def _free_text(given: str) -> str:
-    """Text for a tool that takes text, taken out of the object that stands for it."""
+    """Free text for a custom tool, extracted from its object."""
     value = _value(given)
     if isinstance(value, dict) and list(value) == ["input"] and isinstance(value["input"], str):
         return value["input"]
@@ -241,7 +241,7 @@ def _is_forced(request: Request) -> bool:
 
 
 def _filled_in(request: Request) -> tuple[Part, ...]:
-    """A value in the form that is asked for: for a schema, or as the arguments of a call that is forced."""
+    """A value in the requested form: for a schema, or as the arguments of a forced call."""
     turn = replace(read_last_turn(request), text="mock", results=())
     output = call_one(turn) if _is_forced(request) and not _wants_json(request) else fill_in(turn)
     return output if isinstance(output, tuple) else ()

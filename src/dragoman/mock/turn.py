@@ -68,7 +68,7 @@ def _with_input_count(stream: Iterable[TimedBytes], response: Response) -> list[
 
 
 def _last_response(pieces: list[TimedBytes]) -> JsonObject | None:
-    """The response as the last event of its stream tells it, with the ids that the stream gave its items."""
+    """The response in the last event of its stream, with the IDs of its items."""
     for _, frames in reversed(pieces):
         for frame in reversed(frames.split(b"\n\n")):
             data = frame.partition(b"data: ")[2]
@@ -108,7 +108,7 @@ def thinks(request: Request) -> bool:
 
 
 def finished(response: Response, request: Request, mint: Mint) -> Response:
-    """An answer with proofs and ids of its own."""
+    """A response with signatures and IDs."""
     turn = mint.token(TURN_LETTERS)
     parts = [_finished(part, request, turn, mint) for part in response.parts]
     return replace(response, parts=tuple(parts))
@@ -133,5 +133,5 @@ def _is_visible(request: Request) -> bool:
     if display is not None:
         return display != "omitted"
     model = request.model.lower()
-    # Servers of other models show what is thought.
+    # Servers of other models show reasoning.
     return "claude" not in model or any(fnmatchcase(model, pattern) for pattern in _SHOWING_BY_DEFAULT)

@@ -42,7 +42,7 @@ _TABLE_NAMES = {
 }
 # Prefixes that a provider's names may have beyond those of its shelf.
 _PREFIXES = {"google": ("models/", "google/", "anthropic/", "publishers/")}
-# Where another region than the whole world costs more than the shelf says (pitfall 410).
+# Providers whose regional endpoints cost more than their list price (pitfall 410).
 _REGIONAL = frozenset({"vertex"})
 _EVERYWHERE = ("", "global")
 _MAX_NAME_LENGTH = 256
@@ -52,14 +52,14 @@ _ALWAYS = float("inf")
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a model at a provider, between two moments (seconds since 1970)."""
+    """Prices and limits of a model at a provider, between two times (seconds since 1970)."""
 
     # The entry of the book as `shelf/model`, and the override that changes it; "" if there is none.
     entry: str = ""
     override: str = ""
-    # What it costs in the standard tier; None if that is not known.
+    # Rates of the standard tier; None if that is not known.
     standard: TieredRates | None = None
-    # What it costs in others, by the name of the tier.
+    # Rates of other tiers, by name.
     tiers: Mapping[str, TieredRates] = {}
     context_window: int | None = None
     max_output_tokens: int | None = None
@@ -75,7 +75,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class Override(Struct, frozen=True, kw_only=True):
-    """What an operator says of a model; what is None is as in the book."""
+    """An operator's override of a model; None means as in the price book."""
 
     rates: Rates = Rates()
     tiers: Mapping[str, Rates] = {}
@@ -84,12 +84,12 @@ class Override(Struct, frozen=True, kw_only=True):
 
     @property
     def has_prices(self) -> bool:
-        """Whether it says anything of prices."""
+        """Whether it has any price."""
         return self.rates != Rates() or bool(self.tiers)
 
 
 class PriceBook:
-    """A table with overrides. It is read when it is first asked, and remembers what it was asked for."""
+    """A table with overrides. It is read on first use, and caches lookups."""
 
     def __init__(
         self, source: Callable[[], PriceBookTable] = own_table, overrides: Mapping[str, Override] | None = None
@@ -132,7 +132,7 @@ class PriceBook:
                     yield provider, _facts_at(f"{provider}/{row.id}", read_facts(row.facts), now)
 
     def find_model(self, provider: str, model: str) -> PricedModel | None:
-        """What a name means on a shelf of the table, whatever else is sold there."""
+        """The entry of a name among the provider's prices."""
         index = self._index(provider)
         return index.find_model(model.lower()) if index is not None else None
 
@@ -242,7 +242,7 @@ _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|
 
 
 def _spellings(provider: str, model: str) -> Iterator[str]:
-    """The ways in which a name may stand on a shelf, the likeliest first."""
+    """The possible spellings of a name, the most likely first."""
     yield model
     dated = _COMPACT_DATE.sub(r"-\1-\2-\3", model)
     if dated != model:
@@ -253,14 +253,14 @@ def _spellings(provider: str, model: str) -> Iterator[str]:
 
 
 def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
-    """What holds at a time, and for how long."""
+    """The price at a time, and its validity."""
     since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
     standard = _holding(facts.prices, now)
     tiers: dict[str, TieredRates] = {}
     if standard is not None:
         for variant in reversed(facts.variants):
             if _holds(variant.when, now):
-                # The first that says something of a class decides: it comes last here.
+                # The first variant with a class wins, so it is applied last here.
                 tiers[variant.tier] = overlay(tiers.get(variant.tier, standard), variant.rates)
     return ModelFacts(
         entry=entry,
@@ -336,7 +336,7 @@ def _over(below: Rates, above: Rates) -> Rates:
 
 
 def _overridden(facts: ModelFacts, key: str, override: Override) -> ModelFacts:
-    """The facts as an operator says they are. Who pays other prices pays no tier of the book."""
+    """The facts with an operator's overrides. An override of prices removes the tiers of the price book."""
     standard, tiers = facts.standard, facts.tiers
     if override.has_prices:
         standard = overlay(standard or TieredRates(base=Rates()), TieredRates(base=override.rates))

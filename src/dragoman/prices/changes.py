@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from dragoman.prices.book import PriceBook
 from dragoman.prices.table import ModelPricing, PriceBookTable, Rates, TieredRates, read_facts, read_provider_prices
 
-# A price that falls below this part of itself, or rises above this many times itself, is asked about.
+# A price that falls below this fraction, or rises above this multiple, needs a confirmation.
 _LARGE_FACTOR = 10
-# How what is paid without any tier is called.
+# The name of the tier without a name.
 _STANDARD = "standard"
 
 

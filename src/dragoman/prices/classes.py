@@ -1,5 +1,5 @@
-"""Token classes: a usage as disjoint classes of tokens, so that each is paid once. Some of it is in members that the
-model does not have and keeps as they came: cache lifetimes, speed, region, and tools that ran beside the response."""
+"""Token classes: a usage as disjoint classes of tokens, so that each is paid once. Some of it is in members outside the
+model: cache lifetimes, speed, region, and tools that ran with the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAME = {"fast": "priority"}
 BILLED_BY_REQUESTED_TIER = frozenset({"codex"})
 # Places that cost what others do.
 _ANYWHERE = frozenset({"", "global", "not_available"})
-# Words of providers are cut at so many characters, and lifetimes of caches told apart up to so many.
+# Maximum characters of providers' names, and maximum number of cache lifetimes.
 _MAX_WORD_LENGTH = 64
 _MAX_LIFETIMES = 16
 # Turns and what ran beside them, of one answer.
@@ -39,7 +39,7 @@ class TokenClasses(Struct, frozen=True):
     thinking: int = 0
     searches: int = 0
     requests: int = 1
-    # What was counted of classes that have no place above, by name (`input_audio`, `cache_write_12h`).
+    # Counts of other classes, by name (`input_audio`, `cache_write_12h`).
     others: Mapping[str, int] = {}
 
     @property
@@ -55,7 +55,7 @@ _WRITTEN = "cache_write"
 
 
 class BilledRun(Struct, frozen=True, kw_only=True):
-    """What ran beside an answer and is not in its totals; `model` is "" for the answer's own."""
+    """A billed run with a response, outside its totals; `model` is "" for the answer's own."""
 
     model: str
     tokens: TokenClasses
@@ -66,7 +66,7 @@ def tokens_of(usage: Usage) -> TokenClasses:
     read, written, output = usage.cache_read or 0, usage.cache_write or 0, usage.output
     plain = usage.input - read - written
     if plain < 0:
-        # A server that counts what is cached beside its total.
+        # Servers whose total excludes cached input.
         plain = usage.input
     thinking, searches, extras = usage.thinking or 0, usage.web_searches or 0, usage.extras
     if thinking > output:
@@ -82,18 +82,18 @@ def tokens_of(usage: Usage) -> TokenClasses:
     return TokenClasses(plain, read, written, hour, output, thinking, searches, others=others)
 
 
-# Where half an hour is what is usual, the book's price of written tokens is the price of this:
+# If half an hour is the usual lifetime, the price of written tokens is that of this:
 # https://developers.openai.com/api/docs/guides/prompt-caching
 _USUAL_LIFETIME = "ttl_30m_tokens"
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 _DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
-# Members that tell more of classes than the totals do.
+# Members with more details of classes than the totals.
 _DETAIL_MEMBERS = _DETAILS | {"cache_creation"}
 
 
 def has_details(fields: JsonObject) -> bool:
-    """Whether members tell of classes what the totals do not: many say of each kind that there is none of it."""
+    """Whether members have details of classes beyond the totals: many are zero."""
     if _DETAIL_MEMBERS.isdisjoint(fields):
         return False
     for place in _DETAIL_MEMBERS:
@@ -169,25 +169,26 @@ def _strings(value: JsonValue) -> Iterator[str]:
 
 
 def has_runs(usage: Usage) -> bool:
-    """Whether an answer tells of turns of its own, or of what ran beside it."""
+    """Whether a response reports turns of its own, or runs with it."""
     return usage.extras is not None and "iterations" in usage.extras.fields
 
 
 def has_too_many_runs(usage: Usage) -> bool:
-    """Whether it tells of more of them than any answer has; each is priced while others wait."""
+    """Whether it reports more of them than any real response; each takes time to price."""
     steps = usage.extras.fields.get("iterations") if usage.extras is not None else None
     return isinstance(steps, list) and len(steps) > _MAX_RUNS
 
 
 def runs_of(usage: Usage) -> Iterator[BilledRun]:
-    """What ran beside the answer: compactions and advisers. Turns of the answer itself are in its totals."""
+    """Runs with the response: compactions and advisers. Turns of the answer itself are in its totals."""
     for step in _iterations(usage):
         if step.get("type") in ("compaction", "advisor_message"):
             yield BilledRun(model=next(_strings(step.get("model")), ""), tokens=_step(step))
 
 
 def server_of(usage: Usage) -> str:
-    """The model that answered in place of the one asked, if the provider fell back to another; "" if it did not."""
+    """The model that responded in place of the requested one, if the provider fell back to another; "" if it did
+    not."""
     for step in _iterations(usage):
         if step.get("type") == "fallback_message":
             return next(_strings(step.get("model")), "")

@@ -18,7 +18,7 @@ PICO = 1000
 _NEVER_MORE_EXPENSIVE = frozenset({"flex", "batch"})
 # The classes, in the order of the rates.
 CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
-# What is known of another model of the same provider.
+# Looks up another model of the same provider.
 Find: TypeAlias = Callable[[str], ModelFacts | None]
 
 

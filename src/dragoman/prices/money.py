@@ -1,4 +1,4 @@
-"""Money: whole amounts as dollars in text, exactly."""
+"""Money: integer amounts as exact dollars in text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PER_MILLION, PER_PIECE = 10**6, 10**12
 
 
 def in_units(amount: int, unit: int) -> str:
-    """An amount in units that are a power of ten, without the noughts that say nothing."""
+    """An amount in units that are a power of ten, without trailing zeros."""
     # With its unit before it a part has all its noughts.
     if 0 < amount < unit:
         return f"0.{f'{unit + amount}'[1:].rstrip('0')}"
@@ -30,7 +30,7 @@ def short_dollars(nano: int) -> str:
 
 
 def least_dollars(nano: int) -> str:
-    """The same of a cost that is at least so much: of the smallest ones all digits, since less would say nothing."""
+    """The same for a minimum cost: of the smallest ones all digits."""
     return dollars(nano) if 0 < nano < NANO // 10_000 else short_dollars(nano)
 
 

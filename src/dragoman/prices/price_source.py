@@ -39,10 +39,10 @@ _CLASSES = {
     "requests_kcount": ("request", _OF_THOUSAND),
 }
 _TOKENS = "_mtok"
-# What a request may be, of which prices depend: the members that name a tier.
+# Request members on which prices depend: those that name a tier.
 _TIERS = ("service_tier", "processing")
 _USUAL = "default"
-# What is too large becomes infinite, which is no price, instead of an error of arithmetic.
+# Too large amounts become infinite, which is no price, instead of an arithmetic error.
 _UNTRAPPED = Context(traps=[])
 # Real entries have fewer combinations of conditions.
 _MAX_RULES = 200
@@ -93,7 +93,7 @@ class Conditional(Struct, frozen=True, kw_only=True):
 
 
 class SourceVariant(Struct, frozen=True, kw_only=True):
-    """What is charged otherwise for requests of a kind."""
+    """Other prices for requests of a kind."""
 
     when: Mapping[str, str]
     prices: Prices
@@ -119,7 +119,7 @@ class SourceProvider(Struct, frozen=True, kw_only=True):
 
 
 def read_source(data: bytes, version: str, taken: str) -> PriceBookTable:
-    """A table of what is published; an error says what is wrong with it."""
+    """A table of published prices; an error describes the problem."""
     try:
         providers = msgspec.json.decode(data, type=tuple[SourceProvider, ...])
         return compile_table(providers, version, taken)
@@ -155,7 +155,7 @@ def _row(model: SourceModel) -> list[object]:
         [tier, _when(variant.constraint), _tiered_rates(variant.prices)]
         for variant in model.price_variants or ()
         for tier in _tier(variant.when)
-        # That the usual tier costs what is usual goes without saying.
+        # The usual tier at the usual price needs no entry.
         if tier != _USUAL or _has_price(variant.prices)
     ]
     apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
@@ -164,7 +164,7 @@ def _row(model: SourceModel) -> list[object]:
 
 
 def _trimmed(members: list[object]) -> list[object]:
-    """A list without what says nothing at its end."""
+    """A list without empty members at its end."""
     while members and members[-1] in (None, []):
         members.pop()
     return members
@@ -196,7 +196,7 @@ def _has_price(prices: Prices) -> bool:
 
 
 def _tier(when: Mapping[str, str]) -> Iterator[str]:
-    """The tier that a variant is for; other kinds of requests are not told apart here."""
+    """The tier of a variant; other kinds of requests are not distinguished here."""
     if len(when) == 1:
         ((key, value),) = when.items()
         if key in _TIERS:
@@ -242,7 +242,7 @@ def round_price(amount: Decimal, name: str) -> int:
     # The digits of an amount are built only after its size is known: there may be a milliard of them.
     if not amount.is_finite() or not 0 <= amount <= MAX_PRICE:
         raise ValueError(f"{name} is no price, from 0 to {MAX_PRICE // 10**12} dollars for one")
-    # What costs something never becomes free.
+    # A price above zero never becomes free.
     return max(int(amount.to_integral_value(ROUND_HALF_UP)), int(amount > 0))
 
 

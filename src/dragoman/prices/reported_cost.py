@@ -1,4 +1,4 @@
-"""Said: what a provider itself says that an answer cost, beside our own reckoning (pitfall 417)."""
+"""The cost of a response as its provider reports it, next to the computed one (pitfall 417)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_NUMBER_LENGTH = 40
 
 
 def reported_cost_of(usage: Usage) -> int | None:
-    """Nano-dollars; None if nothing is said that can be read."""
+    """Nano-dollars; None without a readable value."""
     if usage.extras is None or MEMBERS.isdisjoint(usage.extras.fields):
         return None
     fields = usage.extras.fields
@@ -37,7 +37,7 @@ def reported_cost_of(usage: Usage) -> int | None:
 
 
 def _byok_cost(fields: JsonObject) -> Decimal:
-    """What another is to be paid with a key of one's own there: then the cost is a fee alone."""
+    """The cost of a key of one's own at another provider: then the reported cost is only a fee."""
     details = fields.get("cost_details")
     if fields.get("is_byok") is not True or not isinstance(details, dict):
         return Decimal(0)

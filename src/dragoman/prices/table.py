@@ -25,7 +25,8 @@ PriceAmount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PRICE)]
 TokenLimit: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_TOKENS)]
 # From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
 DateRange: TypeAlias = int | tuple[int, int] | None
-# How a name is matched: its first letter says how, see `_matcher` of `book.py`. Of several in a tuple all must hold.
+# A matching rule of a name; its first letter is its kind, see `_matcher` of `book.py`. Of several in a tuple all must
+# hold.
 MatchRule: TypeAlias = str | tuple[str, ...]
 
 
@@ -38,7 +39,7 @@ class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
     # For five minutes, or for as long as is usual where there is no choice.
     cache_write: PriceAmount | None = None
     cache_write_1h: PriceAmount | None = None
-    # Where thinking costs other than what else is said; None is the rate of the output.
+    # The price of reasoning, if it differs from that of output; None is the rate of the output.
     thinking: PriceAmount | None = None
     search: PriceAmount | None = None
     # None means that there is no such fee.
@@ -69,14 +70,14 @@ class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
 
 
 class DatedPrice(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """What holds at a time; of several that do, the last."""
+    """The price at a time; the last matching one wins."""
 
     when: DateRange
     rates: TieredRates
 
 
 class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """What a service tier changes: the rates that are there replace the standard ones; of several, the first."""
+    """The rates of a service tier, which replace standard ones; the first matching one wins."""
 
     tier: str
     when: DateRange
@@ -84,7 +85,7 @@ class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
 
 
 class ModelPricing(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """What is known of one model."""
+    """Prices and limits of one model."""
 
     context_window: TokenLimit | None = None
     prices: tuple[DatedPrice, ...] = ()
@@ -94,7 +95,7 @@ class ModelPricing(Struct, frozen=True, kw_only=True, array_like=True, forbid_un
 
 
 class PricedModel(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """One model: its name, the rules by which others are found to mean it, and what is known of it."""
+    """One model: its name, its matching rules, and its prices."""
 
     id: str
     rules: tuple[MatchRule, ...]
@@ -105,7 +106,7 @@ class ProviderPrices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The models of one provider, in the order in which they are tried."""
 
     models: tuple[PricedModel, ...]
-    # Whose models it sells as well, at their standard prices.
+    # Providers whose models it also sells, at their standard prices.
     fallback: tuple[str, ...] = ()
 
 
@@ -146,7 +147,7 @@ def own_table() -> PriceBookTable:
 
 
 def check_table(table: PriceBookTable) -> None:
-    """Refuse a table that came from elsewhere, unless all of it can be used."""
+    """Reject a foreign table, unless all of it is valid."""
     for name, raw in table.providers.items():
         try:
             prices = read_provider_prices(raw)
@@ -190,7 +191,7 @@ def rules_of(rules: tuple[MatchRule, ...]) -> Iterator[str]:
 
 EQUALS, STARTS, ENDS, CONTAINS, REGEX = _KINDS = ("=", "^", "$", "*", "~")
 _MAX_RULE_LENGTH = 200
-# What some books begin with: names without a certain word.
+# The prefix of rules for names without a certain word.
 _LOOKING_AHEAD = "^(?!.*"
 
 

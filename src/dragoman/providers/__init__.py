@@ -1,1 +1,1 @@
-"""Whom we call: the catalogue of providers, as data, and how a call to each is addressed, signed and framed."""
+"""Providers: the catalogue as data, and how a call to each is addressed, signed and framed."""

@@ -47,12 +47,12 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TOKEN = "AWS_BEARER_TOKEN_BEDROCK"
 # Nothing of Anthropic's API but conversations is there.
 PATHS: frozenset[str] = frozenset()
-# What botocore found is asked for again this often: it renews what runs out early enough by itself.
+# Interval of queries to botocore, which renews credentials early enough by itself.
 _SECONDS = 60.0
 
 
 class Keys(Struct, frozen=True):
-    """What a request is signed with."""
+    """Signing keys of a request."""
 
     access: str
     secret: str
@@ -80,7 +80,7 @@ class Bedrock:
         verb = "invoke-with-response-stream" if order.stream else "invoke"
         url = joined(_base(order), f"/model/{segment(order.model)}/{verb}")
         body = invocation(order.body, version_in_body(order, _VERSION), betas_of(headers))
-        # Both are said in the body, and the framing of a stream is not for us to choose.
+        # Both are in the body, and the framing of a stream is fixed.
         headers = [pair for pair in headers if pair[0] not in (b"anthropic-version", b"anthropic-beta")]
         headers = replaced(headers, [(b"accept", b"application/json")])
         token = bearer_of(provider, order.key)
@@ -112,7 +112,7 @@ def _region(provider: Provider) -> str:
 
 
 def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
-    """A Messages body as InvokeModel takes it; what the client said of version and betas stays."""
+    """A Messages body for InvokeModel; the client's version and betas stay."""
     members = object_members(body)
     names = {member.key for member in members}
     body = without(body, [member.whole for member in members if member.key in ("model", "stream")])
@@ -187,7 +187,7 @@ class _Credentials(Protocol):
 
 
 def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
-    """What botocore finds: environment, profile, container, instance. The function may block on the network."""
+    """The sources of botocore: environment, profile, container, instance. The function may block on the network."""
     require_botocore(provider)
     import botocore.exceptions  # type: ignore[import-untyped]  # botocore has no types
     import botocore.session  # type: ignore[import-untyped]  # botocore has no types
@@ -230,7 +230,7 @@ def require_botocore(provider: Provider) -> None:
         raise missing_extra(provider, problem, "bedrock") from None
 
 
-# What an exception within a stream is in the words of Messages; AWS spells the names both ways, so here in lower case.
+# Exceptions within a stream as error types of Messages; AWS spells the names both ways, so here in lower case.
 _ERRORS = {
     "validationexception": "invalid_request_error",
     "accessdeniedexception": "permission_error",
@@ -247,7 +247,7 @@ _ERRORS = {
 
 
 class _Chunk(Struct):
-    """The payload of an event; the padding beside it hides the length of tokens and says nothing."""
+    """The payload of an event; its padding only hides the length of tokens."""
 
     data: bytes = msgspec.field(default=b"", name="bytes")
 

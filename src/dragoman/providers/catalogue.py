@@ -20,13 +20,13 @@ SOURCE = _FILE.with_suffix(".toml")
 
 
 class ListedEndpoint(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An endpoint, and where it can be checked if the entry's own source does not tell of it."""
+    """An endpoint, and its source if that differs from the entry's."""
 
     source: str = ""
 
 
 class _Facts(Struct, frozen=True, kw_only=True):
-    """What an entry says beside its name and rows. Members of the same name mean what they mean in `Provider`."""
+    """Members of an entry besides its name and rows. Members of the same name have the meaning of `Provider`."""
 
     title: str
     # Other names by which people write its models: `gemini/…` is Google's.
@@ -67,7 +67,7 @@ class CatalogueEntry(_Facts, frozen=True, kw_only=True):
 
 
 class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row as it stands in the file."""
+    """A row as in the file."""
 
     protocol: str
     set: dict[str, bool | int | str | list[str]]
@@ -76,7 +76,7 @@ class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry as it stands in the file."""
+    """An entry as in the file."""
 
     capabilities: tuple[_CapabilityTable, ...] = ()
 
@@ -103,7 +103,7 @@ def _aliases() -> Mapping[str, tuple[CatalogueEntry, ...]]:
 
 
 def read(text: str) -> dict[str, CatalogueEntry]:
-    """The entries of a document, by name; one that breaks the schema raises what tomllib or msgspec says of it."""
+    """The entries of a document, by name; errors are those of tomllib or msgspec."""
     # Only tests and tools read the source.
     import tomllib
 
@@ -115,7 +115,7 @@ def _listed(entries: Mapping[str, _Entry]) -> dict[str, CatalogueEntry]:
 
 
 def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> CatalogueEntry:
-    # What is known of its label comes first, so that its own rows have the last word.
+    # Rows of its vendor come first, so that its own rows win.
     inherited = entries[entry.vendor].capabilities if entry.vendor in entries and entry.vendor != name else ()
     facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "capabilities"}
     if not entry.include_usage and entry.vendor in entries:

@@ -1,4 +1,5 @@
-"""Lease: a credential that runs out. It is fetched in a thread, by one at a time, and shared until shortly before."""
+"""Lease: a credential that runs out. It is fetched in a thread, one at a time, and shared until shortly before its
+end."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ Value = TypeVar("Value")
 
 
 class Lease(Generic[Value]):
-    """Caches what `fetch`, which may block, gives: a value and when it ends by `clock`. It is fetched anew `margin`
-    seconds before that, or halfway for a value that lives shorter."""
+    """Caches what `fetch`, which may block, gives: a value and when it ends by `clock`. It is renewed `margin` seconds
+    before its end, or halfway for a shorter life."""
 
     __slots__ = ("_clock", "_fetch", "_fetching", "_margin", "_renewed_at", "_value")
 
@@ -29,7 +30,7 @@ class Lease(Generic[Value]):
         self._fetching: asyncio.Task[Value] | None = None
 
     async def get(self) -> Value:
-        """The value, fetched if need be; all who wait for it share one fetch, and its error."""
+        """The value, fetched if need be; all waiters share one fetch, and its error."""
         if self._value is not None and self._clock() < self._renewed_at:
             return self._value
         import asyncio
@@ -37,7 +38,7 @@ class Lease(Generic[Value]):
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._renew())
             self._fetching.add_done_callback(_retrieve_exception)
-        # One who gives up must not take the fetch from the others.
+        # A cancelled waiter must not cancel the fetch of others.
         return await asyncio.shield(self._fetching)
 
     async def _renew(self) -> Value:

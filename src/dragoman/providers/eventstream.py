@@ -22,7 +22,7 @@ _MAX_HEADER_BYTES = 128 * 1024
 
 # Bytes of a value by its type: true, false, byte, short, integer, long, timestamp, uuid.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-# These two say their own length in two bytes.
+# These two have a length of two bytes.
 _BYTES, _STRING = 6, 7
 
 
@@ -41,7 +41,7 @@ class EventStreamReader:
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
         self._held = bytearray()
-        # How many bytes must be held before looking is of any use.
+        # Bytes that must be buffered before parsing makes sense.
         self._needed = _MIN_MESSAGE_BYTES
         self._broken: str = ""
         # Nearly all messages of a stream have the same headers, byte for byte.
@@ -72,7 +72,7 @@ class EventStreamReader:
         return messages
 
     def close(self) -> None:
-        """Says that no more bytes come."""
+        """Marks the end of the data."""
         if self._broken:
             raise BadResponse(self._broken)
         if self._held:

@@ -22,7 +22,7 @@ from dragoman.providers.transport_interface import Order, Transport
 
 MESSAGES = "anthropic-messages"
 
-# Which header carries the key, and what stands before it.
+# The header of the key, and its prefix.
 _SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
     "bearer": (b"authorization", b"Bearer "),
     "x-api-key": (b"x-api-key", b""),
@@ -100,7 +100,7 @@ _CACHE_LIMIT = 256
 
 
 def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A base URL with its `{placeholders}` replaced by the provider's options, or by what was found elsewhere."""
+    """A base URL with its `{placeholders}` replaced by the provider's options, or by other values."""
     if "{" in base_url:
         try:
             base_url = base_url.format_map({**defaults, **provider.options})
@@ -116,7 +116,7 @@ def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = Mapp
 
 
 def joined(base: str, path: str, query: str = "") -> str:
-    """A path below a base URL; a /v1 that both of them have stands there once."""
+    """A path below a base URL; a /v1 in both occurs once."""
     if path.startswith("/v1/") and base.endswith("/v1"):
         base = base[:-3]
     return f"{base}{path}?{query}" if query else base + path
@@ -136,7 +136,7 @@ def checked(path: str) -> str:
 
 
 def check_path(order: Order, paths: frozenset[str]) -> None:
-    """Refuse other paths than these: whatever stands there in a cloud, it must not get our credentials."""
+    """Reject other paths: an unknown service in a cloud must not get the credentials."""
     if order.path and order.path not in paths:
         raise ClientError(404, "There is no such path.")
 
@@ -248,7 +248,7 @@ def check_messages_only(provider: Provider) -> None:
 
 
 def option(provider: Provider, name: str, *variables: str) -> str:
-    """An option, else the first of these environment variables that says something, else nothing."""
+    """An option, else the first of these environment variables with a value, else ""."""
     return provider.options.get(name, "") or next((value for name in variables if (value := os.environ.get(name))), "")
 
 
@@ -267,7 +267,7 @@ def missing_extra(provider: Provider, problem: str, extra: str) -> ConfigError:
 
 
 def missing_option(provider: Provider, name: str, reason: str) -> ConfigError:
-    """The error that says which option is missing and why it is needed."""
+    """The error for a missing option, with its purpose."""
     return ConfigError(
         key=f"providers.{provider.name}.{name}", problem=f"missing; {reason}", remedy=f'set {name} = "…"'
     )

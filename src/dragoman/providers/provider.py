@@ -1,4 +1,4 @@
-"""Provider: one service that answers requests: where it is, which protocols it speaks, its keys and its quirks."""
+"""Provider: one service: addresses, protocols, keys and quirks."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ class Provider(Struct, frozen=True, kw_only=True):
     auth: str = ""
     # Several keys take turns. Never shown, logged or sent anywhere but to this provider.
     keys: tuple[str, ...] = ()
-    # What each of them is called in words: its variable, or its place in the file.
+    # The name of each key: its variable, or its position in the file.
     key_names: tuple[str, ...] = ()
     # How calls are addressed and framed: "http", "azure", "bedrock", "vertex" or "echo".
     transport: str = "http"
-    # Whether it streams when asked, always or never: "on-request", "always", "never".
+    # Whether it streams on request, always or never: "on-request", "always", "never".
     streaming: str = "on-request"
     # The label that rules know it by (abilities, issuer of reasoning); the name if it has none of its own.
     vendor: str = ""
-    # What its models take where the built-in rules do not know better.
+    # Capabilities of its models that override the built-in rules.
     capabilities: tuple[CapabilityRow, ...] = ()
     # Sent with every call, beside those of the protocol.
     headers: Mapping[str, str] = {}
-    # Models to list; None asks the provider.
+    # Models to list; None means the provider's model list.
     models: tuple[str, ...] | None = None
     # Whether it is Anthropic's own service, the only one to see its clients' own `x-claude-code-*` headers.
     anthropic: bool = False
     # Whether `stream_options.include_usage` is added to relayed Chat streams: without it their tokens are counted here.
     include_usage: bool = False
-    # Whether it answers `/v1/messages/count_tokens` or `/responses/input_tokens` for the protocols it speaks.
+    # Whether it supports `/v1/messages/count_tokens` or `/responses/input_tokens`.
     counts_tokens: bool = False
-    # Whether it keeps what it answered on Responses, for `previous_response_id`; else it is kept here.
+    # Whether it stores its Responses for `previous_response_id`; otherwise the gateway does.
     stores_responses: bool = True
-    # How many calls it may have at a time, None for any number; how many requests may wait for one of them, and how
-    # long, in seconds. Over all workers.
+    # Maximum concurrent calls, None for no limit; maximum queued requests, and their timeout in seconds. Over all
+    # workers.
     concurrency: int | None = None
     queue_size: int = 256
     queue_timeout: float = 30.0
-    # How often it is asked whether it is back while some of its targets rest, in seconds; None for never.
+    # Interval of health checks during cooldowns, in seconds; None for never.
     health_check_interval: float | None = None
-    # What a transport needs to know: region, project, api_version and the like.
+    # Settings of a transport: region, project, api_version and the like.
     options: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """The protocols that it speaks, the preferred one first."""
+        """Its protocols, the preferred one first."""
         return tuple(endpoint.protocol for endpoint in self.endpoints)
 
     def endpoint_for(self, protocol: str) -> Endpoint:

@@ -1,4 +1,4 @@
-"""The transports, by the word that a provider's `transport` says. Extras that some need are imported on first use."""
+"""The transports, by their names in `transport`. Extras that some need are imported on first use."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def transport_of(name: str) -> Transport:
 
 
 def has_list(provider: Provider) -> bool:
-    """Whether there is a list of models to ask for; clouds around a model have none that its protocol knows."""
+    """Whether it has a model list; clouds around a model have none in its protocol."""
     return provider.transport == "echo" or transport_of(provider.transport).paths is None

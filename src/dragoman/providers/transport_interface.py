@@ -27,7 +27,7 @@ class Order(Struct, frozen=True):
     query: str = ""
 
     def __repr__(self) -> str:
-        # Neither the key nor what was said may reach a log.
+        # Neither the key nor contents may reach a log.
         return f"Order(provider={self.provider.name!r}, model={self.model!r}, stream={self.stream}, path={self.path!r})"
 
 
@@ -51,7 +51,7 @@ class Transport(Struct, frozen=True, kw_only=True):
     # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` where `check` would or
     # if there are no credentials, and `Unreachable` if they cannot be fetched now.
     call: Callable[[Order], Coroutine[None, None, UpstreamRequest]]
-    # Other paths that it has; None where any may be asked for.
+    # Other paths that it has; None for any path.
     paths: frozenset[str] | None = None
     # For streamed answers with a good status, to orders without a path; None where they are server-sent events already.
     unframe: Callable[[], Unframer] | None = None

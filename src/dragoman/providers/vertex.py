@@ -41,7 +41,7 @@ PATHS = frozenset({_COUNT})
 _REGIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-# How long before its end a token is renewed.
+# Seconds before its end at which a token is renewed.
 _MARGIN = 300.0
 # Where a region has a host of its own form.
 _HOSTS = {
@@ -82,7 +82,7 @@ class Vertex:
             order, [(b"authorization", b"Bearer " + encode_key(provider, grant.token))] if grant.token else []
         )
         body = prediction(order.body, version_in_body(order, _VERSION), keep_model=order.path == _COUNT)
-        # Said in the body; the betas stay where they are.
+        # It is in the body; the betas stay in place.
         headers = [pair for pair in headers if pair[0] != b"anthropic-version"]
         return UpstreamRequest(method=order.method, url=_address(order, grant), headers=headers, body=body)
 

@@ -12,15 +12,15 @@ from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING,
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
 
-# What is known of where a history ended: only that a longer one continues it; the exchange failed; it was answered.
+# The state at the end of a history: only known to be continued; failed; answered.
 PASSED, FAILED, ANSWERED = 0, 1, 2
-# How a session came out of another one.
+# How a session descends from another one.
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
-# What stands before digests, so that those of different things are never taken for each other.
+# Prefixes of digests, so that different things never collide.
 _HEAD, _CALL, _RESPONSE, _PROMPT, _PROMPTED, _SEGMENT, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
 _ROLE = "a"
 _ORIGIN, _TASK = "o", "k"
-# What others go on from.
+# Classes that others continue.
 _GROWING = TALKING | {SIDE}
 # Names of threads and sessions that were made up begin so.
 SYNTHETIC_PREFIX = "~"
@@ -34,7 +34,7 @@ class ThreadKey(Struct, frozen=True):
     parent: str = ""
     # The id of a session that is a thread of another one, to be looked up first.
     alias: str = ""
-    # Whether the parent is only what is usual.
+    # Whether the parent is only a guess.
     guessed: bool = False
 
 
@@ -42,7 +42,7 @@ _NO_NAMES = ThreadKey()
 
 
 class HistoryHead(Struct, frozen=True):
-    """What is known by a digest: a thread, its session and class, and whether it ends there."""
+    """The thread of a digest, its session and class, and its state there."""
 
     thread: int
     session: int
@@ -52,7 +52,7 @@ class HistoryHead(Struct, frozen=True):
 
 
 class ThreadLookup(Struct, frozen=True, kw_only=True):
-    """What is known: numbers of the session, of the thread and of the parent, 0 if there is none; tips by digest."""
+    """Known facts: numbers of the session, of the thread and of the parent, 0 if there is none; heads by digest."""
 
     session: int = 0
     thread: int = 0
@@ -69,13 +69,13 @@ class Assignment(Struct, gc=False):
     kind: str
     rule: str
     sure: int
-    # What is to be kept, each with its state.
+    # Digests to store, each with its state.
     heads: tuple[tuple[str, int], ...]
     thread_name: str = ""
     parent: int = 0
     # The name of a parent that was not seen yet.
     awaits: str = ""
-    # The session that a new one came out of, and how.
+    # The origin of a new session, and its kind.
     origin: int = 0
     link: str = ""
     # Threads that this one is the parent of, and how sure that is.
@@ -84,7 +84,7 @@ class Assignment(Struct, gc=False):
 
 
 class _Grown(Struct, frozen=True):
-    """What a history is known to go on from: a thread, or one that it leaves."""
+    """The thread that a history continues, or leaves."""
 
     head: HistoryHead
     rule: str
@@ -113,7 +113,7 @@ def thread_key_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
     if kind == SUBAGENT:
         return ThreadKey(facts.session, "", facts.parent or MAIN, guessed=not facts.parent)
     if kind == MAIN:
-        # Who names sessions for others may have several conversations in one.
+        # A client that names sessions for others may have several conversations in one.
         return ThreadKey(facts.session, "" if not facts.client and facts.source == "x-dragoman-session" else MAIN)
     return ThreadKey(facts.session, kind, MAIN if kind == WORKFLOW else "")
 
@@ -142,7 +142,7 @@ def task_of(key: str, name: str) -> str:
 
 
 def response_of(digest: str) -> str:
-    """By which the thread of an answer is found that is kept here."""
+    """The digest of a stored response's thread."""
     return _RESPONSE + digest
 
 
@@ -254,7 +254,7 @@ def _begin(
     """Begin a thread that is found by growth and does not go on from any."""
     classed_sure = assignment.sure
     if facts.before:
-        # What comes late belongs to it.
+        # A late fact belongs to it.
         assignment.heads += tuple([(_HEAD + digest, PASSED) for digest in facts.before])
     if thread_key.session:
         assignment.thread_name = SYNTHETIC_PREFIX + synthetic_id
@@ -287,7 +287,7 @@ def _begin(
 
 
 def _waiting(facts: ExchangeFacts, thread_key: ThreadKey) -> str:
-    """By which a later history says with its prompts whose agent this one is; "" of who is no other's agent."""
+    """The digest by which a later history claims this agent by its prompt; "" if it is no agent."""
     if not facts.asks or (thread_key.session and not thread_key.guessed) or not _has_tools(facts):
         return ""
     return _digests_of_prompt(facts.asks, thread_key.session)[-1]
@@ -313,7 +313,7 @@ def labelled(facts: ExchangeFacts, thread_key: ThreadKey, session: int) -> Itera
 
 
 def _digests_of_prompt(prompt: str, session: str) -> tuple[str, ...]:
-    """By which the agents of a prompt are found that wait for who gave it to them: those of no session, and its own."""
+    """The digests of agents that wait for the sender of their prompt: without a session, and of its own."""
     digest = _PROMPTED + prompt
     return (digest, f"{digest}:{session}") if session else (digest,)
 
@@ -324,7 +324,7 @@ def _has_tools(facts: ExchangeFacts) -> bool:
 
 
 def _hang(assignment: Assignment, thread_key: ThreadKey, lookup: ThreadLookup) -> None:
-    """Hang a new thread under its parent; where that is not known yet, it hangs under its session, and says so."""
+    """Attach a new thread to its parent; if that is unknown, to its session, with a mark."""
     if not thread_key.parent:
         return
     if lookup.parent:
@@ -340,7 +340,7 @@ def _hang(assignment: Assignment, thread_key: ThreadKey, lookup: ThreadLookup) -
 
 
 def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int) -> _Grown | None:
-    """What a history goes on from, or leaves."""
+    """The thread that a history continues, or leaves."""
 
     def able(digest: str) -> list[HistoryHead]:
         tips = lookup.heads.get(digest, ())
@@ -364,7 +364,7 @@ def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int
 
 
 def _heads_to_store(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
-    """What is kept of an exchange, so that later ones find it."""
+    """The digests of an exchange for later ones."""
     heads: tuple[tuple[str, int], ...] = ((_HEAD + facts.tip, state),) if facts.tip else ()
     if facts.answer_call:
         heads += ((_CALL + facts.answer_call, state),)

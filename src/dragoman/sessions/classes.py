@@ -1,4 +1,4 @@
-"""Classes: what kind of thread an exchange is of: what its client says, else what it looks like (decision 33)."""
+"""Classes: the kind of a thread, as stated by its client, else by its shape (decision 33)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
 # For a client that names its session in a header: its main thread has 9,033 without a terminal, its agents have 2,720
 # to 3,420 and an ID.
 _MAIN_OVER_TODAY = 5_000
-# How much of an unknown word is kept.
+# Stored characters of an unknown class name.
 _MAX_CLASS_LENGTH = 40
 _replace_invalid = re.compile(r"[^a-z0-9_.-]+").sub
 
@@ -108,7 +108,7 @@ def _claude(shape: Shape, source: str) -> Classification:
 
 
 def _opencode(shape: Shape, source: str) -> Classification:
-    """By its tools; since it says of what session an agent is, what says its own and no other is no agent."""
+    """By its tools; since an agent states its parent session, a request with only its own session is no agent."""
     if not shape.tools:
         return _NO_TOOLS
     if source in ("x-session-id", "x-session-affinity"):
@@ -125,5 +125,5 @@ def is_class(name: str) -> bool:
 
 
 def is_of(kind: str, requested: str) -> bool:
-    """Whether a class is the one that is asked for; `other` is all that have no name here."""
+    """Whether a class matches the requested one; `other` is all that have no name here."""
     return kind == requested or (requested == OTHER and kind.startswith(f"{OTHER}:"))

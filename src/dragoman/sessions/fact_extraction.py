@@ -22,7 +22,7 @@ from dragoman.sessions.rules import (
     SESSION_HEADERS,
 )
 
-# How Codex names the first of its agents, which is the name of none.
+# Codex's path of its first agent, which has no name.
 _ROOT = "/root"
 _AGENT, _ORIGINATOR = b"user-agent", b"originator"
 _TURN = b"x-codex-turn-metadata"
@@ -31,7 +31,7 @@ _HEADERS: tuple[tuple[bytes, str, str, str], ...] = tuple(
     (rule.field.encode(), rule.client, rule.fact, rule.field) for rule in RULES if rule.location == HEADER
 )
 _NAMES = frozenset({_ORIGINATOR, *(name for name, _, _, _ in _HEADERS)})
-# A name that only one client has says who it is, whatever that calls itself.
+# A header prefix of one client only, which identifies it, whatever its user agent is.
 _CLAUDE_PREFIX = b"x-claude-code-"
 # https://github.com/anthropics/claude-code: the older form of `metadata.user_id`.
 _older_user = re.compile(r"user_[0-9a-f]*_account_[0-9a-f-]*_session_([0-9a-zA-Z-]+)").fullmatch
@@ -49,7 +49,7 @@ class _User(Struct):
 
 
 class _Turn(Struct):
-    """What Codex says of a request, in a header and in the body."""
+    """Codex's metadata of a request, in a header and in the body."""
 
     session_id: str | None = None
     thread_id: str | None = None
@@ -59,7 +59,7 @@ class _Turn(Struct):
     request_kind: str | None = None
     thread_source: str | None = None
     subagent_kind: str | None = None
-    # The same again, as it stands in the header.
+    # The same as in the header.
     metadata: Raw = msgspec.field(name=_TURN.decode(), default=Raw(b""))
 
 
@@ -69,7 +69,7 @@ _STRING = msgspec.json.Decoder(str)
 
 
 def client_of(agent: bytes, originator: bytes = b"") -> str:
-    """Which program speaks, by its user agent; "" if that is not known."""
+    """The client, by its user agent; "" if that is not known."""
     client = _CLIENTS.get((agent, originator))
     if client is None:
         client = _client_of(agent, originator)
@@ -90,12 +90,12 @@ def _client_of(agent: bytes, originator: bytes) -> str:
 
 
 def header_facts(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
-    """What headers, with their names in lower case, say of who is speaking; the first of a name counts."""
+    """Session facts of headers with lower-case names; the first of a name counts."""
     return facts_in(dict(reversed([*headers])))
 
 
 def facts_in(headers: Mapping[bytes, bytes]) -> ExchangeFacts:
-    """What a table of headers says of who is speaking."""
+    """Session facts of a header table."""
     agent = headers.get(_AGENT, b"")[:MAX_ID_LENGTH]
     if _NAMES.isdisjoint(headers):
         return _only(client_of(agent))
@@ -138,7 +138,7 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
             stated["session"], stated["source"] = session, source
     opening, tip, before = hints.conversation_start, hints.head, hints.before
     if hints.previous or hints.conversation:
-        # What goes on from what others keep has only what is new in it, which is no history.
+        # A continuation of stored items contains only new ones, which are no history.
         opening, tip, before = "", "", ()
     if stated:
         facts = replace(facts, **stated)
@@ -159,13 +159,13 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
 
 
 def session_header(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The session that headers name, for who needs nothing else."""
+    """The session in headers, for callers that need no other fact."""
     session_headers = [(name, value) for name, value in headers if name in SESSION_HEADERS and value]
     return header_facts(headers).session if session_headers else ""
 
 
 def cleaned(text: str) -> str:
-    """An id or a name of a client, as far as it is kept."""
+    """A client's ID or name in stored form."""
     text = text[:MAX_ID_LENGTH]
     return text if text.isprintable() else "".join([letter if letter.isprintable() else "?" for letter in text])
 
@@ -194,7 +194,7 @@ def _peeked_user(text: str) -> str:
 
 
 def _take_turn(value: bytes, stated: dict[str, str]) -> None:
-    """Take what Codex says of a request; what cannot be read says nothing."""
+    """Read Codex's metadata; unreadable metadata is ignored."""
     turn = _turn(value)
     if turn is None:
         return
@@ -233,7 +233,7 @@ def _unquoted(value: Raw) -> bytes:
 
 
 def _spawned(word: str, stated: dict[str, str]) -> None:
-    """What kind of agent Codex says that it is; a kind that is not known is an agent of that name."""
+    """The kind of a Codex agent; an unknown kind is an agent of that name."""
     if word in CLIENT_CLASS_NAMES:
         stated.setdefault("said_class", word)
     else:

@@ -1,4 +1,4 @@
-"""Facts: what an exchange shows of who is speaking, without a word of what was said; classes are derived from them."""
+"""Session facts of an exchange, without any content; classes are derived from them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ MAX_ID_LENGTH = 128
 
 
 class Shape(Struct, frozen=True, array_like=True, gc=False):
-    """What a request looks like: characters of its instructions, its tools, and how many messages it has."""
+    """The shape of a request: characters of its instructions, its tools, and its number of messages."""
 
     instructions: int = 0
     tools: int = 0
     messages: int = 0
-    # Names of tools that tell main threads from others, as far as they are offered.
+    # Names of tools that distinguish main threads, as far as they are declared.
     telling: tuple[str, ...] = ()
 
 
 class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """What is known of the speaker of one exchange. New members are added at the end alone."""
+    """The facts of one exchange. New members are added at the end alone."""
 
     # The client's own ids, and which header or member they are from.
     session: str = ""
     source: str = ""
     thread: str = ""
     parent: str = ""
-    # What the client calls it: the class that it says, the type of agent, the window, the prompt.
+    # Stated by the client: class, type of agent, segment, prompt.
     said_class: str = ""
     agent: str = ""
     window: str = ""
@@ -59,7 +59,7 @@ NOTHING = ExchangeFacts()
 
 
 def of_thread(facts: ExchangeFacts) -> ExchangeFacts:
-    """What is kept with a thread: what its class is derived from, and by which its first window is known."""
+    """The facts stored with a thread: the basis of its class, and of its first segment."""
     return ExchangeFacts(
         session=facts.session,
         source=facts.source,

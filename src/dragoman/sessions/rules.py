@@ -18,19 +18,19 @@ HEADER, MEMBER = "header", "member"
 class HintRule(Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
-    # Of whom it is believed; "" means any client.
+    # The client whose statement is trusted; "" means any client.
     client: str = ""
     location: str = HEADER
     field: str
     # The member of `ExchangeFacts` that it fills; "turn" is Codex's metadata, which fills several.
     fact: str
     source: str
-    # How sure it is, from 0 to 100.
+    # Its certainty from 0 to 100.
     sure: int = 100
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """How a client is known: by how its user agent begins, or by what it says that it originates from."""
+    """How a client is recognised: by the start of its user agent, or by its stated origin."""
 
     client: str
     agent: str = ""
@@ -87,7 +87,7 @@ RULES: tuple[HintRule, ...] = (
     HintRule(location=MEMBER, field="previous_response_id", fact="previous", source="the Responses API", sure=95),
 )
 
-# Headers by which conversations are kept together in routing, too, each with the clients that it is believed of.
+# Headers that are also used for affinity, each with the clients that are trusted.
 SESSION_HEADERS: dict[bytes, frozenset[str]] = {
     name: frozenset(rule.client for rule in RULES if rule.field.encode() == name)
     for name in (rule.field.encode() for rule in RULES if rule.location == HEADER and rule.fact == "session")

@@ -27,7 +27,7 @@ _MAX_ERROR_LENGTH = 200
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
-    """How a service is doing: whether the init system has it, whether it runs, as which process, and in its words."""
+    """The state of a service: whether the init system has it, whether it runs, its process, and its state in words."""
 
     loaded: bool
     running: bool
@@ -46,7 +46,7 @@ class Manager(Struct, frozen=True, kw_only=True):
     log: Path | None
     # Whether it is there for this user at all.
     probe: CommandWords
-    # What makes it forget an older unit, take up the one that is written, and start it.
+    # The commands that replace an older unit by the new one, and start it.
     before_start: tuple[CommandWords, ...]
     start: tuple[CommandWords, ...]
     stop: tuple[CommandWords, ...]
@@ -59,7 +59,7 @@ class Manager(Struct, frozen=True, kw_only=True):
     show_log: str
     start_again: str
     reload: str
-    # What is to be known of how long it runs.
+    # A note about its lifetime.
     note: str = ""
 
 
@@ -105,7 +105,7 @@ def run_commands(manager: Manager, commands: tuple[CommandWords, ...], environ: 
 
 
 def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
-    """The status, what it told, and the last thing it complained of."""
+    """Status, output, and last error line."""
     try:
         done = subprocess.run(
             [manager.program, *words],
@@ -146,7 +146,7 @@ def _systemd(program: str, home: Path) -> Manager:
 
 
 def read_systemd(status: int, output: str) -> ServiceState:
-    """What `systemctl show` says."""
+    """The output of `systemctl show`."""
     values = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     if status or values.get("LoadState", "not-found") != "loaded":
         return ServiceState(loaded=False, running=False, description="systemd does not know it")
@@ -182,7 +182,7 @@ def _launchd(program: str, home: Path) -> Manager:
 
 
 def read_launchd(status: int, output: str) -> ServiceState:
-    """What `launchctl print` says: the first of these at the outer level."""
+    """The output of `launchctl print`: the first of these at the outer level."""
     if status:
         return ServiceState(loaded=False, running=False, description="launchd does not have it loaded")
     values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", output, re.M))}

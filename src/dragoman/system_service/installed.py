@@ -28,7 +28,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     env_file: str
 
     def variables(self) -> dict[str, str]:
-        """What the service is given beside its own environment."""
+        """The variables of the service besides its own environment."""
         return read_env_file(Path(self.env_file)) if self.env_file else {}
 
 
@@ -51,7 +51,7 @@ def installed_in(manager: Manager) -> Installed | None:
 
 
 def env_file_in(environ: Mapping[str, str]) -> Path:
-    """Where the variables of a service are kept."""
+    """The file with the variables of a service."""
     directory = config_directory(environ)
     if directory is None:
         raise DragomanError("there is no home to keep a service in (set HOME to an absolute path)")

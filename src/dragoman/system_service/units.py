@@ -1,5 +1,5 @@
-"""Units: the text by which an init system starts a gateway, and its command read back. No secret stands in it
-(`systemctl cat`): variables have a file of their own."""
+"""Units: the text by which an init system starts a gateway, and its command read back. It contains no secret
+(`systemctl cat`): variables are in a file of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _XML_HEAD = re.compile(r"<plist ")
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What is to be run: its command, where, how long it may take to stop, and the file of its log, if it needs one."""
+    """A service to run: its command, directory, stop timeout, and log file, if it needs one."""
 
     command: tuple[str, ...]
     directory: str
@@ -72,7 +72,7 @@ def launchd_agent(job: Job) -> str:
             "ProgramArguments": list(job.command),
             "WorkingDirectory": job.directory,
             "RunAtLoad": True,
-            # A stop that was asked for is no reason to start it again.
+            # A requested stop is no reason to restart it.
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": 10,
             "ExitTimeOut": job.stop_seconds,

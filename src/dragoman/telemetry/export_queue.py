@@ -17,21 +17,21 @@ from dragoman.records.journal_entry import JournalEntry
 from dragoman.telemetry.spans import ProviderPlace, SpanNames, TraceSpan, operation_of, spans_of
 from dragoman.telemetry.trace_context import is_sampled
 
-# What became of exchanges that were handed over.
+# The results of an export.
 SENT, DROPPED, FAILED = "sent", "dropped", "failed"
-# How many exchanges wait at most, how many are sent at a time, and how long that may take, repetitions included.
+# Maximum waiting exchanges, batch size, and timeout of a batch with its retries.
 _MAX_WAITING = 2048
 _BATCH = 128
 _MAX_SEND_SECONDS = 5.0
-# How long a few exchanges wait for others to go with them.
+# Seconds for which a few exchanges wait for others.
 _GATHER = 1.0
-# How often it is said that something does not work.
+# Interval of log messages about a problem.
 _LOG_INTERVAL = 3600.0
 _PATH = "/v1/traces"
 
 
 class Collector(Struct, frozen=True, kw_only=True):
-    """Where spans go and of how many exchanges; `attributes` tell this gateway from others."""
+    """Where spans go and of how many exchanges; `attributes` identify this gateway."""
 
     endpoint: str
     headers: Mapping[str, str] = {}
@@ -50,7 +50,7 @@ class Collector(Struct, frozen=True, kw_only=True):
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra `otel` are there; nothing is loaded but what they stand in."""
+    """Whether the packages of the extra `otel` are installed; only their parents are imported."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ImportError:
@@ -58,10 +58,10 @@ def is_installed() -> bool:
 
 
 class Sender(Protocol):
-    """Sends spans, and tells whether they were taken."""
+    """Sends spans, and returns whether they were accepted."""
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Send spans within some seconds; tell whether they were taken."""
+        """Send spans within some seconds; returns whether they were accepted."""
         ...
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class TelemetryExporter:
             self._drop(len(wanted) - room, "the queue is full")
 
     def close(self, seconds: float) -> None:
-        """Send what waits, for so long at most; what is left then is dropped and counted."""
+        """Send queued exchanges, for at most this long; the rest is dropped and counted."""
         with self._changed:
             self._until = time.monotonic() + seconds
             self._changed.notify()
@@ -129,8 +129,8 @@ class TelemetryExporter:
             try:
                 taken, reason = self._send(batch), "the collector does not take them"
             except Exception as error:
-                # The edge of this thread: an unexpected error must not affect requests. What was to be told is in no
-                # message.
+                # The edge of this thread: an unexpected error must not affect requests. The message contains no
+                # exported data.
                 taken, reason = False, type(error).__name__
             self._count(SENT if taken else FAILED, len(batch))
             if not taken:

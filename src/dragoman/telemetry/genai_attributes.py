@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from dragoman.records.journal_entry import CONVERSATION, COUNT
 
-# What is done: by the kind of exchange, and by the path of others. Conventions have no word for counting (their issue
-# 510); instrumentations say this one. Of whatever else is asked no span is made.
+# The operation: by the kind of exchange, and by the path of others. The conventions have no name for counting (their
+# issue 510); instrumentations use this one. Other requests have no span.
 OPERATIONS = {CONVERSATION: "chat", COUNT: "count_tokens"}
 OPERATION_PATHS = {"/embeddings": "embeddings", "/completions": "text_completion"}
 
-# Who answers: our names and labels of providers, and of transports, where the conventions have others. What is not
-# here is called by its own name.
+# Names of providers and transports in the conventions. Others keep their names.
 PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -26,22 +25,22 @@ PROVIDERS = {
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
-# Said of streams alone.
+# Only for streams.
 REQUEST_STREAM = "gen_ai.request.stream"
 RESPONSE_ID = "gen_ai.response.id"
 RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
-# What stands in the place of a reason that was expected and never came.
+# The replacement for an expected reason that never came.
 NO_REASON = "error"
 FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
 CONVERSATION_ID = "gen_ai.conversation.id"
 AGENT_NAME = "gen_ai.agent.name"
-# Includes what caches had and took; what was thought is in the output.
+# Includes cache reads and writes; output includes reasoning.
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
-# What it was called until August 2026 (their change 440); many backends know no other yet.
+# Its name until August 2026 (their change 440); many backends know only this one.
 CACHE_WRITE_FORMER = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
 

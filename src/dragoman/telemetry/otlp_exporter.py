@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dragoman.telemetry.export_queue import Collector
 
 _SCOPE = "dragoman"
-# Headers that the exporter sets, beside those of the configuration. It also takes some from the environment, which are
-# another collector's as likely as not.
+# Headers that the exporter sets, beside those of the configuration. It also reads some from the environment, which may
+# belong to another collector.
 _OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "user-agent"}
 )
@@ -42,7 +42,7 @@ class Exporter:
             logging.getLogger(name).addHandler(logging.NullHandler())
         session = Session()
         session.auth = _only(collector.headers)
-        # What is on this machine is called directly, whatever proxy there is.
+        # A collector on this machine is called directly, despite any proxy.
         session.trust_env = not _is_near(collector.endpoint)
         self._taken = SpanExportResult.SUCCESS
         self._exporter = OTLPSpanExporter(
@@ -52,7 +52,7 @@ class Exporter:
         self._scope = InstrumentationScope(_SCOPE)
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Send spans; tell whether they were taken."""
+        """Send spans; returns whether they were accepted."""
         return self._exporter.export([readable(span, self._resource, self._scope) for span in spans]) is self._taken
 
     def stop(self) -> None:

@@ -27,10 +27,10 @@ from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
 
-# What is no error: an answer, and a client that went away first.
+# Outcomes without an error: a response, and a client that disconnected.
 _FINE = ("", "answered", "client_disconnected")
 _NANO = 1_000_000_000
-# Names of models come from clients; so many of them stand in names of spans, by which backends group.
+# Model names come from clients; maximum number of them in names of spans, by which backends group.
 _MAX_MODEL_NAMES = 200
 _MAX_TEXT_LENGTH = 200
 # Statuses of unknown names, which get no group.
@@ -38,7 +38,7 @@ _UNKNOWN = frozenset({400, 401, 404})
 
 
 class ProviderPlace(Struct, frozen=True, kw_only=True):
-    """Who a provider is to others, and where; `inside` if it is within this process."""
+    """A provider's public name and address; `inside` if it is within this process."""
 
     provider: str
     address: str = ""
@@ -63,7 +63,7 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
 
 
 def operation_of(entry: JournalEntry) -> str:
-    """What is done, in the word of the conventions; "" for what they have none for."""
+    """The operation, by the conventions; "" if they have none."""
     if entry.outcome == OPEN:
         return ""
     return names.OPERATIONS.get(entry.kind) or names.OPERATION_PATHS.get(entry.path.removeprefix("/v1"), "")
@@ -101,7 +101,7 @@ def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_name
             remote=False,
             calls=not ((place := places.get(call.provider)) and place.inside),
             started=start + call.started * 1000,
-            # One that was not heard of any more had its end with the exchange.
+            # A call without an end ended with its exchange.
             ended=start + max(call.ended or entry.duration, call.started) * 1000,
             failed=call.kind not in _FINE or call.status >= 400,
             attributes=dict(_of_call(call, number, places)),
@@ -181,7 +181,7 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
 
 
 def _of_candidate(candidate: CandidateEntry) -> str:
-    """A target that the exchange might have gone to, with why it stands behind others or was left out."""
+    """A candidate target, with the reason if it was deprioritized or skipped."""
     target = _cut(candidate.target)
     return f"{target} ({candidate.why})" if candidate.why else target
 
@@ -195,7 +195,7 @@ def _error(entry: JournalEntry) -> str:
 def _of_tokens(tokens: TokenCounts) -> Iterator[tuple[str, Value]]:
     yield names.INPUT_TOKENS, tokens.input
     yield names.OUTPUT_TOKENS, tokens.output
-    # Parts of the two; a provider that has no such thing says nothing of it.
+    # Parts of the two; a provider without caching does not report them.
     if tokens.cache_read:
         yield names.CACHE_READ, tokens.cache_read
     if tokens.cache_write:

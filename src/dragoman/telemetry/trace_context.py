@@ -15,7 +15,7 @@ _SAMPLED, _FLAGS = 1, 3
 _MAX_PARENT_LENGTH = 256
 _is_parent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?").fullmatch
 _NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
-# How much of a state is handed on: so many bytes of so many members, of which those beyond a size go first.
+# Limits of a forwarded state: bytes and members, of which too long ones are dropped first.
 _MAX_STATE_LENGTH = 512
 _MAX_MEMBERS = 32
 _LARGE_MEMBER = 128
@@ -25,7 +25,7 @@ _member = re.compile(rb"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\-
 
 
 def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """Which trace a request belongs to, and the state beside it; "" where none is said, or none that may be used."""
+    """Which trace a request belongs to, and the state beside it; "" without a valid one."""
     parents: list[bytes] = []
     states: list[bytes] = []
     for name, value in headers:
@@ -39,7 +39,7 @@ def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str
 
 
 def read_parent(value: bytes) -> str:
-    """A `traceparent` in the version that is known here, whatever later one it was said in; "" if it is none."""
+    """A `traceparent` in the known version, even if it came in a later one; "" if it is none."""
     match = _is_parent(value) if len(value) <= _MAX_PARENT_LENGTH else None
     if match is None:
         return ""
@@ -77,7 +77,7 @@ def span_id_of(exchange: str, call: int | None = None) -> str:
 
 
 def is_sampled(exchange: str, parent: str, share: float) -> bool:
-    """Whether spans are made of an exchange: as its client says, else of a share of all, as the trace's id decides."""
+    """Whether an exchange is exported: as its client states, else by the share and the trace ID."""
     if parent:
         return bool(int(parent[-2:], 16) & _SAMPLED)
     return int(trace_id_of(exchange, "")[16:], 16) < round(share * 2**64)

@@ -1,1 +1,1 @@
-"""How many tokens a request takes: by a tokenizer if one is installed, by an estimate of our own if not."""
+"""Token counts of a request: by a tokenizer if one is installed, otherwise by an estimate."""

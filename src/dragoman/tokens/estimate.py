@@ -14,7 +14,7 @@ from operator import mul
 from dragoman.tokens.table import TokenTable, fitted_table
 
 _SHORTENED = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
-# What a character of an unknown block costs: its octets seldom have a token together.
+# Tokens of a character in an unknown block: its bytes rarely share a token.
 _UNKNOWN_CHARACTERS = 2
 # Below it a first character is one token, except for characters in the table.
 _LATIN_END = 0x250

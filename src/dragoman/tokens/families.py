@@ -11,7 +11,7 @@ from dragoman.tokens.tokenizer import Vocabulary
 
 
 class Tools(Enum):
-    """How tools are told to a model."""
+    """The form in which a model gets tools."""
 
     # As declarations of functions in a TypeScript namespace.
     TYPESCRIPT = "typescript"
@@ -41,7 +41,7 @@ class Area(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """What is known of the models whose names begin alike."""
+    """Counting rules of models by the start of their names."""
 
     vocabulary: Vocabulary = Vocabulary.O200K
     # Tokens of the model for one of the vocabulary.

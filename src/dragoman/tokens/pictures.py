@@ -12,7 +12,7 @@ from dragoman.tokens.families import Area, Patches, Tiles
 # A picture whose size cannot be read (an address, a file's id) is taken for a large photograph.
 UNREAD = (1600, 1600)
 
-# The size of a JPEG stands behind what cameras write before it: previews, colour profiles.
+# The size in a JPEG follows what cameras write before it: previews, colour profiles.
 _HEAD = 512 * 1024
 _MIN_HEAD = 64
 _PIXELS_PER_TOKEN = 750
@@ -73,7 +73,7 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
 
 
 def picture_tokens(size: tuple[int, int], rule: Tiles | Patches | Area, detail: str) -> int:
-    """What a picture of this size costs; `detail` is the client's word for how closely it is to be seen."""
+    """Tokens of an image of this size; `detail` is the client's word for how closely it is to be seen."""
     match rule:
         case Area(edge=edge, max_tokens=most):
             width, height = _within(size, edge)
@@ -100,7 +100,7 @@ _BYTES_PER_PAGE = 45_000
 # So much is looked through at once, and a little more for what begins at its end.
 _SEARCHED = 256 * 1024
 _OVERLAP = 64
-# What a densely printed page says.
+# Tokens of a densely printed page.
 PAGE_TEXT = 1500
 # A page at the resolution at which providers draw it.
 PAGE_SIZE = (1240, 1754)

@@ -34,9 +34,9 @@ PER_CALL = 8
 _PER_RESULT = 6
 # A second of speech is about ten tokens, and four thousand octets of a compressed file.
 _BYTES_PER_SOUND_TOKEN = 400
-# Octets of base64 for a token that is sealed in them.
+# Base64 bytes per token of encrypted reasoning.
 _SEALED_PER_TOKEN = 6
-# Ids, marks and seals: told to the provider, not to the model.
+# IDs, breakpoints and signatures: sent to the provider, not to the model.
 _UNREAD = frozenset(
     [
         "type",
@@ -68,7 +68,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 class CountedTokens(Struct, frozen=True, kw_only=True):
-    """How many tokens, and what counted their text: `tokenizer` or `calibrated`."""
+    """The number of tokens, and the method: `tokenizer` or `calibrated`."""
 
     tokens: int
     by: str
@@ -134,7 +134,7 @@ class _Reading:
             self.fixed += added
 
     def _members(self, item: JsonObject) -> None:
-        """A message by what it says; anything that is not known by its members and their names."""
+        """A message by its content; unknown items by their members and names."""
         message = "role" in item
         self.fixed += _PER_MESSAGE if message else 0
         thought = next((name for name in _THOUGHTS if item.get(name)), None)
@@ -166,7 +166,7 @@ class _Reading:
         self._waiting.append(item.get("content", item.get("output")))
 
     def _thought(self, item: JsonObject) -> None:
-        """Reasoning once: what can be read, else what is sealed, else its summary."""
+        """Reasoning once: its text, else its encrypted form, else its summary."""
         text = item.get("thinking") or item.get("content")
         sealed = item.get("encrypted_content", item.get("data"))
         if text:

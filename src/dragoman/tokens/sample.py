@@ -1,5 +1,5 @@
-"""Sampling of long texts for token counting. A tokenizer call cannot be interrupted, so each gets a short piece; of
-text beyond what a model can read, evenly spaced pieces stand for the whole."""
+"""Sampling of long texts for token counting. A tokenizer call cannot be interrupted, so each gets a short piece; text
+beyond what a model can read is sampled in evenly spaced pieces."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dragoman.wire.package_data import read_data
 
 
 class Classes(Struct, frozen=True, kw_only=True):
-    """The characters beyond ASCII that the tokenizer tells apart, as ranges of a regular expression."""
+    """The characters beyond ASCII that the tokenizer distinguishes, as ranges of a regular expression."""
 
     upper: str
     lower: str
@@ -23,11 +23,11 @@ class Classes(Struct, frozen=True, kw_only=True):
 
 
 class TokenTable(Struct, frozen=True, kw_only=True):
-    """How many tokens start at a character, by what stands around it."""
+    """The number of tokens that start at a character, by its neighbours."""
 
     # So many parts are one token.
     unit: int
-    # What the sum is multiplied by, since too few tokens are worse than too many.
+    # The factor of the sum, since too few tokens are worse than too many.
     lift: float
     classes: Classes
     # Whole pieces that are known.

@@ -34,7 +34,7 @@ _OVERLOADED = Failure(kind=FailureKind.OVERLOADED, status=529, message="Overload
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """What is sent, after `wait` seconds; `breaks` says that its end never comes. A stream has no `body`."""
+    """The chunks, after `wait` seconds; `breaks` means that it breaks off. A stream has no `body`."""
 
     pieces: Iterable[TimedBytes]
     body: bytes = b""
@@ -44,10 +44,10 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 def deliver(response: Response, request: Request, mint: Mint, *, pace: float, ending: Ending) -> Delivery | Failure:
-    """An answer in the form that was asked for; `pace` is the time that a token takes."""
+    """A response in the requested form; `pace` is the time that a token takes."""
     if request.stream:
         pieces = _pieces(response, request, mint, pace, ending)
-        # What cannot be written shows in the first piece, while the status can still say so.
+        # An encoding error shows in the first chunk, while the status can still change.
         return Delivery(pieces=chain([next(pieces)], pieces), streamed=True, breaks=ending is Ending.BREAKS)
     if ending is Ending.FAILS:
         return replace(_OVERLOADED, status=529 if request.origin == MESSAGES else 503)
@@ -102,12 +102,12 @@ NOWHERE = Failure(
     kind=FailureKind.NOT_FOUND, status=404, message="There is nothing under this path.", native="invalid_request_error"
 )
 
-# What a handler gives: a body, an answer on its way, or what is wrong.
+# The result of a handler: a body, a response in progress, or a failure.
 Outcome: TypeAlias = JsonObject | Delivery | Failure
 
 
 class MockHttpResponse(Struct, frozen=True, kw_only=True):
-    """What is sent back."""
+    """The HTTP response."""
 
     status: int
     headers: HeaderList
@@ -115,7 +115,7 @@ class MockHttpResponse(Struct, frozen=True, kw_only=True):
 
 
 def http_response(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
-    """What is sent back to a client of a protocol."""
+    """The HTTP response for a client of a protocol."""
     if isinstance(outcome, Failure):
         return _failed(outcome, protocol, request_id, mint)
     delivery = outcome if isinstance(outcome, Delivery) else at_once(encode(outcome))
@@ -124,7 +124,7 @@ def http_response(outcome: Outcome, protocol: str, request_id: str, mint: Mint) 
 
 
 def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
-    """An error under the status that was meant, even where a client would be told another."""
+    """An error with its original status, even if the gateway would send another one."""
     response = translate_failure(failure, target=protocol, request_id=request_id)
     headers = _headers(_JSON, protocol, request_id, mint)
     if failure.status in _RETRIED:

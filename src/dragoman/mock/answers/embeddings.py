@@ -57,7 +57,7 @@ def _inputs(fields: Fields) -> list[str | JsonList]:
 
 
 def _vector(seed: bytes, size: int) -> list[float]:
-    """A vector of length 1; single precision, so that both forms tell the same numbers."""
+    """A vector of length 1; single precision, so that both forms have equal numbers."""
     numbers: list[float] = []
     state = seed
     while len(numbers) < size:

@@ -1,4 +1,4 @@
-"""The last turn: what a request says, as far as an echo cares, with the tools at hand and earlier thoughts."""
+"""The last turn: the content of a request as far as echo needs it, with its tools and earlier thoughts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice,
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
-    """What a tool gave, under the name it was called by."""
+    """The output of a tool, with the name of the call."""
 
     name: str
     text: str
@@ -31,7 +31,7 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
 
 
 class LastTurn(Struct, frozen=True, kw_only=True):
-    """The user's last turn and what goes with it; `thoughts` counts the reasoning that came back."""
+    """The user's last turn and what goes with it; `thoughts` counts the returned reasoning."""
 
     text: str = ""
     attachments: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def orphan(request: Request) -> str | None:
 
 
 def _last_turn(messages: tuple[Message, ...]) -> list[Message]:
-    """What the user said since the assistant spoke last."""
+    """The user content since the last assistant message."""
     turn: list[Message] = []
     for message in reversed(messages):
         if message.role is Role.ASSISTANT:

@@ -1,4 +1,4 @@
-"""The models of `echo`: a table of names, words about them, and how each answers what it heard."""
+"""The models of `echo`: a table of names, descriptions and functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.rules.failures import STATUS_KINDS
 from dragoman.wire.json import encode_text
 
-# Calls come without ids, and thinking without its proof: both depend on the protocol.
+# Calls have no IDs, and thinking has no signature: both depend on the protocol.
 ModelOutput: TypeAlias = tuple[Part, ...] | Failure
 
 # No answer is longer than this, in tokens.
@@ -29,7 +29,7 @@ MAX_OUTPUT_TOKENS = 16_384
 
 
 class Ending(Enum):
-    """How an answer ends on the wire."""
+    """The end of a response on the wire."""
 
     COMPLETE = "whole"
     BREAKS = "the connection breaks after a few tokens"
@@ -50,7 +50,7 @@ _REFUSAL = "I am sorry, but refusing is all that I was made for."
 
 
 def echo(turn: LastTurn) -> ModelOutput:
-    """Text: what was said, what tools gave, what was shown."""
+    """Text: the user's text, tool outputs, and media."""
     return (Text(text=_echo_text(turn)),)
 
 
@@ -79,7 +79,7 @@ def call_one(turn: LastTurn) -> ModelOutput:
 
 
 def call_two(turn: LastTurn) -> ModelOutput:
-    """Calls of the first two tools at once, or what they gave."""
+    """Calls of the first two tools at once, or their outputs."""
     return _calls(turn, 2 if turn.parallel else 1)
 
 
@@ -110,7 +110,7 @@ _MAX_SAMPLE_LENGTH = 200
 
 
 def _sample_text(turn: LastTurn) -> str:
-    """What a sample's strings say."""
+    """The text of a sample's strings."""
     return turn.text[:_MAX_SAMPLE_LENGTH] or "echo"
 
 
@@ -120,7 +120,7 @@ def think(turn: LastTurn) -> ModelOutput:
 
 
 def work(turn: LastTurn) -> ModelOutput:
-    """What an agent does: a thought and a call, then a thought and what the call gave."""
+    """An agent: a thought and a call, then a thought and the output of the call."""
     output = call_one(turn)
     return output if isinstance(output, Failure) else _after_thought(turn, output)
 
@@ -139,7 +139,7 @@ def _after_thought(turn: LastTurn, parts: tuple[Part, ...]) -> ModelOutput:
 
 
 def fill_in(turn: LastTurn) -> ModelOutput:
-    """JSON for the schema that was asked for, or an object around what was said."""
+    """JSON for the requested schema, or an object around the text."""
     output_format, words = turn.output, _sample_text(turn)
     if output_format is not None and output_format.kind is OutputKind.SCHEMA and output_format.schema is not None:
         return (Text(text=encode_text(sample(output_format.schema, words))),)
@@ -157,7 +157,7 @@ _number = re.compile(r"(?<!\d)\d{1,7}(?!\d)").search
 
 
 def go_on(turn: LastTurn) -> ModelOutput:
-    """Many words: as many as the number in what was said, or a lot."""
+    """Many words: the number in the user's text, or a default."""
     match = _number(turn.text)
     wanted = int(match[0]) if match is not None else _A_LOT
     return (Text(text=" ".join(islice(cycle(_PANGRAM), max(1, min(wanted, MAX_OUTPUT_TOKENS))))),)
@@ -169,7 +169,7 @@ _KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
 def fail(turn: LastTurn) -> ModelOutput:
-    """An error: the status in what was said, or a rate limit."""
+    """An error: the status in the user's text, or a rate limit."""
     match = _status(turn.text)
     status = int(match[0]) if match is not None else 429
     return failure_of(status, f"You asked for an error, and here it is: {status}.")

@@ -1,4 +1,4 @@
-"""The response: what a model says, cut, counted, numbered and sealed, as the one answer that whole and stream tell."""
+"""The response of a model: cut, counted, numbered and signed, as one response for both forms."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Re
     )
     stop = _stop(truncated, request)
     if request.origin == MESSAGES:
-        # Words of refusal are told beside the stop reason there.
+        # There the text of a refusal is next to the stop reason.
         parts = tuple(part for part in parts if not isinstance(part, Refusal))
     return Response(
         origin=request.origin,
@@ -56,7 +56,7 @@ def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Re
 
 
 def _finished(part: Part, request: Request, mint: Mint) -> Part:
-    """A part with its id and its proof."""
+    """A part with its ID and its signature."""
     if isinstance(part, Thinking):
         return sealed(part, request.origin, "rs_" + mint.token(24))
     if isinstance(part, ToolCall):
@@ -77,7 +77,7 @@ def _stop(truncated: Cut, request: Request) -> Stop:
 
 
 def translation_context(request: Request) -> TranslationContext:
-    """What the answer is written against: the question, in the protocol that it was asked in."""
+    """The context for encoding the response: the request, in its protocol."""
     protocol = request.origin
     target = TargetModel(
         model=request.model, vendor=VENDOR, capabilities=capabilities_of(protocol, request.model, VENDOR)
@@ -99,7 +99,7 @@ def events_of(response: Response) -> Iterator[Event]:
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """What is left of an answer, and why it ended there."""
+    """A truncated response, and its stop reason."""
 
     parts: tuple[Part, ...]
     reason: StopReason

@@ -1,4 +1,4 @@
-"""Schema samples: a value that a JSON schema accepts, always the same one. It reads `$ref` inside the document,
+"""Schema samples: a value that a JSON schema accepts, always the same one. It supports `$ref` inside the document,
 `allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and bounds of strings, numbers and arrays, but no
 patterns and conditions."""
 
@@ -9,7 +9,7 @@ import math
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
 from dragoman.wire.json import encode
 
-# From here on only what is required is written; beyond the second bound, nothing is: a schema may contain itself.
+# Beyond the first bound only required members are generated; beyond the second one none: a schema may contain itself.
 _ENOUGH, _TOO_MANY = 2000, 4000
 _DEEP, _TOO_DEEP = 12, 40
 # So many characters that a schema dictates count as one more value.
@@ -32,12 +32,12 @@ _FORMATS = {
 
 
 def sample(schema: JsonValue, text: str) -> JsonValue:
-    """A value for a schema; its strings are `text` where nothing speaks against it."""
+    """A value for a schema; its strings are `text` where that is valid."""
     return _Sampler(schema if isinstance(schema, dict) else {}, text).value(schema, 0)
 
 
 def sample_object(schema: JsonObject | None, text: str) -> JsonObject:
-    """A sample that is an object whatever the schema says, as arguments of a call are."""
+    """A sample that is an object in any case, as for arguments of a call."""
     value = sample(schema or {"type": "object"}, text)
     return value if isinstance(value, dict) else {}
 

@@ -1,11 +1,11 @@
-"""Signatures: reasoning carries a proof that only this provider made, and what comes back is checked against it.
+"""Signatures: reasoning carries a signature of this provider, and returned reasoning is checked against it.
 
     protocol             the proof is                         what is checked
     anthropic-messages   `signature` of a thinking block      that it belongs to the block's text
     openai-responses     `encrypted_content` of an item       that it was made here, and what it holds
     openai-chat          none: `reasoning_content` is text    nothing
 
-A proof is no secret: the key is the same everywhere, so that every process takes what another one issued.
+A signature is no secret: the key is the same everywhere, so that every process accepts those of another one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.model.request import Request
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 
 _KEY = b"dragoman echo"
-# What proofs of the real services begin with.
+# The prefix of signatures of the real services.
 _SIGNED = "EqsD"
 _ENCRYPTED = "gAAAAAB"
 _DIGEST = 32
@@ -77,7 +77,7 @@ def sealed(part: Thinking, protocol: str, item_id: str, *, token: str = "", visi
 
 
 def check(request: Request) -> int | Failure:
-    """How many thoughts came back, or the answer to one that was not thought here."""
+    """The number of returned thoughts, or the failure for a foreign one."""
     count = 0
     for position, message in enumerate(request.messages):
         for index, part in enumerate(message.parts):
@@ -107,7 +107,7 @@ def _checked(part: Thinking, protocol: str, place: str) -> Failure | None:
 
 
 def _is_genuine(item: JsonObject, *, carried: bool) -> bool:
-    """Whether a reasoning item is ours; one without a proof is taken for what it says, as the real service does."""
+    """Whether a reasoning item is genuine; one without a signature is taken as text, as the real service does."""
     token: JsonValue = item.get("encrypted_content")
     if token is None:
         return not carried

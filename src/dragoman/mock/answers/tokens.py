@@ -26,7 +26,7 @@ from dragoman.wire.json import encode_text
 # Long words are cut, so that languages without spaces stream as well.
 _TOKEN = re.compile(r"\s*\S{1,12}|\s+")
 
-# What a picture, a sound or a file costs, whatever its size.
+# Tokens of an image, an audio clip or a file of any size.
 MEDIA_TOKENS = 85
 _MESSAGE_TOKENS = 3
 
@@ -40,14 +40,14 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def count(text: str) -> int:
-    """How many tokens a text has; of a very long one, about how many, because others wait meanwhile."""
+    """The number of tokens of a text; approximate for a very long one, so that other requests do not wait."""
     if len(text) > _VERY_LONG:
         return len(text) // _CHARACTERS
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def count_request(request: Request) -> int:
-    """How many tokens a request costs."""
+    """The number of tokens of a request."""
     total = sum(count(block.text) for block in request.instructions)
     total += sum(_count_tool(tool) for tool in request.tools)
     for message in request.messages:
@@ -62,7 +62,7 @@ def counted(request: Request) -> JsonObject:
 
 
 def count_parts(parts: tuple[Part, ...]) -> int:
-    """How many tokens the parts of an answer cost."""
+    """The number of tokens of a response."""
     return sum(_count_part(part) for part in parts)
 
 

@@ -75,7 +75,7 @@ def item(name: str, method: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def remember(given: JsonValue, new: list[JsonObject], response: JsonObject, memory: MockStore, mint: Mint) -> None:
-    """Add what was said to the conversation that a request named."""
+    """Add items to the conversation that a request names."""
     conversation = memory.conversation(name_of(given))
     if conversation is not None:
         conversation.items.extend([*(named(one, mint) for one in new), *objects(response.get("output"))])

@@ -27,12 +27,12 @@ class Thread(Struct, kw_only=True):
 
 
 class MockResponse(Struct, kw_only=True):
-    """A response that is kept, with everything it answered."""
+    """A stored response with its items."""
 
     response: JsonObject
     input: list[JsonObject]
     size: int
-    # Asked for in the background, and not looked at since.
+    # Requested in the background, and not retrieved since.
     pending: bool = False
 
 
@@ -46,7 +46,7 @@ class MockConversation(Struct, kw_only=True):
 
 
 class MockStore:
-    """What happened before."""
+    """The state of the mock."""
 
     def __init__(self) -> None:
         self._once: dict[str, None] = {}
@@ -55,11 +55,11 @@ class MockStore:
         self._conversations: dict[str, MockConversation] = {}
         self._items: dict[str, JsonObject] = {}
         self._size = 0
-        # What was said in each protocol.
+        # Issued content of each protocol.
         self.issued: dict[str, Issued] = {}
 
     def once(self, key: str) -> bool:
-        """Whether this is asked for the first time."""
+        """Whether this is the first use of a key."""
         if key in self._once:
             return False
         self._once[key] = None
@@ -106,7 +106,7 @@ class MockStore:
             self.forget(next(iter(self._stored)))
 
     def forget(self, name: str) -> bool:
-        """Delete a response; tell whether there was one."""
+        """Delete a response; returns whether it existed."""
         stored = self._stored.pop(name, None)
         if stored is None:
             return False
@@ -134,7 +134,7 @@ def named(item: JsonObject, mint: Mint) -> JsonObject:
 
 
 def page(items: list[JsonObject], query: str) -> JsonObject:
-    """Some of the items, as a query asks for them: the latest first unless it says otherwise."""
+    """A page of the items by a query: newest first by default."""
     params = {key: values[0] for key, values in parse_qs(query).items()}
     ordered = items if params.get("order") == "asc" else items[::-1]
     names = [str(item.get("id")) for item in ordered]

@@ -1,4 +1,4 @@
-"""Responses that are kept: continued by `previous_response_id`, referred to by item, read, deleted, cancelled."""
+"""Stored responses: continued by `previous_response_id`, referenced by item, read, deleted, cancelled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _parts(content: JsonValue) -> JsonList:
 
 
 def remember(full_request: JsonObject, response: JsonObject, memory: MockStore, mint: Mint, size: int) -> JsonObject:
-    """Keep a response unless the request says otherwise; give what is answered now, which may be a promise."""
+    """Store a response unless the request opts out; returns the immediate response, which may be a background one."""
     if full_request.get("store") is False:
         return response
     given = [named(item, mint) for item in objects(full_request.get("input"))]
@@ -94,7 +94,7 @@ def cancelled(name: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def inputs(name: str, query: str, memory: MockStore) -> JsonObject | Failure:
-    """What a stored response answered, a page of it."""
+    """A page of the input of a stored response."""
     stored = memory.stored(name)
     if stored is None:
         return missing("Response", name, 404)
@@ -102,13 +102,13 @@ def inputs(name: str, query: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def is_compaction_requested(full_request: JsonObject) -> bool:
-    """Whether the last item asks for a compaction instead of an answer."""
+    """Whether the last item requests a compaction instead of a response."""
     last = objects(full_request.get("input"))[-1:]
     return bool(last) and last[0].get("type") == "compaction_trigger"
 
 
 def compaction(question: Request, mint: Mint) -> JsonObject:
-    """The item that stands for a conversation, and knows how many turns that is."""
+    """The compaction item of a conversation, with its number of turns."""
     return {
         "id": "cmp_" + mint.token(24),
         "type": "compaction",
@@ -117,7 +117,7 @@ def compaction(question: Request, mint: Mint) -> JsonObject:
 
 
 def compacted(full_request: JsonObject, question: Request, tokens: int, mint: Mint) -> JsonObject:
-    """A conversation made shorter: what the user said, and an item that stands for the rest."""
+    """A compacted conversation: the user messages, and a compaction item for the rest."""
     user_items = [item for item in objects(full_request.get("input")) if item.get("role") == "user"]
     users: JsonList = [
         {

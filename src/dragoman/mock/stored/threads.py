@@ -1,4 +1,4 @@
-"""Threads: conversations that the Messages service holds, so that a client sends only what is new.
+"""Threads: conversations that the Messages service stores, so that a client sends only new messages.
 
 thread                                  the request stands for
 {type: create}                          itself; the answer's id names the conversation from then on
@@ -14,7 +14,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 
-# What is given when a thread is created, and kept for all its turns.
+# Members that are given when a thread is created, and valid for all its turns.
 _CREATE_ONLY = ("system", "tools")
 _UNSUPPORTED = ("context_management", "fallbacks")
 

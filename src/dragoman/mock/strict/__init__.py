@@ -1,1 +1,1 @@
-"""Strict: what the services refuse, each its own; `checks` asks the one whose protocol is spoken."""
+"""Strict: what the services refuse, each its own; `checks` selects the checks of a protocol."""

@@ -1,4 +1,4 @@
-"""What a Chat service refuses (docs/internals/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
+"""Rejections of a Chat service (docs/internals/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
 except that reasoning is shown and returns as `reasoning_content`, unchanged. Any other model is a compatible server
 that knows only the core of the protocol (mapping.md §1.1)."""
 
@@ -43,7 +43,7 @@ _CORE_MESSAGES: Members = {
 _OPENAI_MESSAGES: Members = {
     **_CORE_MESSAGES,
     "developer": words("role content name"),
-    # `annotations` and `parsed` are what the vendor's own SDK leaves in a message that is sent back as it came.
+    # `annotations` and `parsed` are added by the vendor's own SDK to a message that is sent back unchanged.
     "assistant": words("role content name refusal tool_calls reasoning_content audio function_call annotations parsed"),
     "tool": words("role content tool_call_id name"),
     "function": words("role content name"),
@@ -78,7 +78,7 @@ def _members(body: JsonObject) -> Iterator[str]:
 
 
 def _of_reasoners(body: JsonObject) -> Iterator[str]:
-    """What models that think do not take."""
+    """Rejections of reasoning models."""
     model = str(body.get("model")).lower()
     if not is_reasoner(model):
         return
@@ -169,6 +169,6 @@ def _format(body: JsonObject) -> Iterator[str]:
 def _reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
     for count, message in enumerate(objects(body.get("messages"))):
         reasoning = message.get("reasoning_content")
-        # An empty text says that there was none.
+        # An empty text means that there was none.
         if reasoning and (not isinstance(reasoning, str) or reasoning not in issued.reasoning):
             yield f"messages[{count}].reasoning_content: not what was said: {reasoning!r}"

@@ -1,4 +1,4 @@
-"""What services of every protocol look at: members, tools, schemas, ids, and what they said themselves."""
+"""Checks of all protocols: members, tools, schemas, IDs, and issued content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 
 is_reasoner = re.compile(r"(.*/)?(gpt-[5-9]|o\d|codex-).*").fullmatch
-# Models that take sampling unless they are told to think.
+# Models that accept sampling unless they reason.
 is_settable = re.compile(r"(.*/)?gpt-5\.[1-9].*").fullmatch
 _is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
@@ -27,20 +27,20 @@ Members: TypeAlias = Mapping[str, frozenset[str]]
 
 
 class Issued:
-    """What one provider said, the oldest forgotten first: each turn by the proof in it, each item by its id."""
+    """The content that one provider issued, oldest dropped first: each turn by its signature, each item by its ID."""
 
     def __init__(self) -> None:
         # Messages: signature -> the blocks of its turn.
         self.turns: dict[str, list[JsonObject]] = {}
-        # Responses: id -> the item; and both ways between a reasoning item and what it led to.
+        # Responses: items by ID; and both directions between a reasoning item and its followers.
         self.items: dict[str, JsonObject] = {}
         self.followers: dict[str, str] = {}
         self.leaders: dict[str, str] = {}
-        # Chat: the reasoning that was told.
+        # Chat: issued reasoning.
         self.reasoning: dict[str, None] = {}
 
     def record_message(self, message: JsonObject) -> None:
-        """Remember the blocks of a Messages answer, if it holds a proof."""
+        """Store the blocks of a Messages response with a signature."""
         blocks = objects(message.get("content"))
         for block in blocks:
             if block.get("type") == "thinking":
@@ -93,12 +93,12 @@ def listed(value: JsonValue) -> JsonList:
 
 
 def repeated(ids: Iterable[JsonValue]) -> list[str]:
-    """Ids that stand more than once."""
+    """Repeated IDs."""
     return [name for name, count in Counter(map(str, ids)).items() if count > 1]
 
 
 def name_faults(tools: list[JsonObject]) -> Iterator[str]:
-    """What is wrong with the names of declared tools."""
+    """Errors in the names of declared tools."""
     for name in repeated(tool.get("name") for tool in tools):
         yield f"tools: the name {name!r} is not unique"
     for tool in tools:
@@ -125,7 +125,7 @@ def tool_faults(tools: list[JsonObject], schema: str, *, openai: bool) -> Iterat
 
 
 def schema_faults(schema: JsonValue, at: str, depth: int = 0) -> Iterator[str]:
-    """What keeps a value from being a JSON schema, as far as every service looks."""
+    """Errors of a JSON schema that every service rejects."""
     if isinstance(schema, bool) or depth > _DEEPEST:
         return
     if not isinstance(schema, dict):
@@ -145,7 +145,7 @@ def schema_faults(schema: JsonValue, at: str, depth: int = 0) -> Iterator[str]:
 
 
 def closed_faults(schema: JsonValue, at: str, *, all_required: bool, depth: int = 0) -> Iterator[str]:
-    """What keeps a schema from the strict subset: objects are closed and, for OpenAI, every property is required."""
+    """Violations of the strict subset: objects are closed and, for OpenAI, every property is required."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return
     if schema.get("type") == "object":

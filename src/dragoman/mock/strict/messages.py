@@ -1,4 +1,4 @@
-"""What the Messages service refuses (docs/internals/anthropic-messages.md): members, turns, tools, caches, versions.
+"""Rejections of the Messages service (docs/internals/anthropic-messages.md): members, turns, tools, caches, versions.
 `thinking.py` has the rules of thinking."""
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _trailing_text(message: JsonObject) -> str:
 
 
 def _may_be_led(body: JsonObject) -> bool:
-    """Whether an answer may begin with what the client says: not beside thinking or a format."""
+    """Whether a prefill is allowed: not with thinking or a format."""
     thinking, config = body.get("thinking"), body.get("output_config")
     thinks = isinstance(thinking, dict) and thinking.get("type") != "disabled"
     return not thinks and not (isinstance(config, dict) and config.get("format"))
@@ -313,7 +313,7 @@ def _version_faults(body: JsonObject, headers: Mapping[str, str]) -> Iterator[st
 
 
 def _late_faults(message: JsonObject, at: str) -> Iterator[str]:
-    """What the later version refuses in contents."""
+    """Rejections of the later version in content."""
     for block in objects(message.get("content")):
         if block.get("type") == "text" and message.get("role") == "user" and block.get("citations"):
             yield f"{at}: citations are not permitted in user text"
@@ -323,7 +323,7 @@ def _late_faults(message: JsonObject, at: str) -> Iterator[str]:
 
 def _sampling_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     if not model.sampling:
-        # The default says nothing; only the later version refuses that, too.
+        # The default value has no effect; only the later version rejects that, too.
         yield from (f"{name}: not accepted by this model" for name in _SAMPLING if body.get(name, 1) != 1)
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool") and not model.forced:

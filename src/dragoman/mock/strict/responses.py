@@ -1,4 +1,4 @@
-"""What the Responses service refuses (docs/internals/openai-responses.md): members, items, calls, tools, reasoning."""
+"""Rejections of the Responses service (docs/internals/openai-responses.md): members, items, calls, tools, reasoning."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _members(body: JsonObject) -> Iterator[str]:
 
 
 def _of_reasoners(body: JsonObject) -> Iterator[str]:
-    """What models that think do not take."""
+    """Rejections of reasoning models."""
     model = str(body.get("model")).lower()
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
@@ -258,7 +258,7 @@ def _encrypted_content_faults(body: JsonObject, item: JsonObject, count: int, is
 
 
 def _follower_faults(items: list[JsonObject], count: int, issued: Issued) -> Iterator[str]:
-    """Reasoning stands before what it led to: by its id where that was issued here, else by its kind."""
+    """Reasoning precedes its followers: by ID if that was issued here, else by type."""
     name = str(items[count].get("id"))
     after: JsonObject = items[count + 1] if count + 1 < len(items) else {"type": "nothing_output"}
     kind = str(after.get("type", "message"))

@@ -1,4 +1,4 @@
-"""What the Messages service refuses about thinking, by the family of the model, and when thoughts come back changed."""
+"""Rejections of the Messages service about thinking, by the family of the model, and for changed thinking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_BUDGET = 1024
 
 
 class ThinkingRules(Struct, frozen=True, kw_only=True):
-    """What a model takes (docs/internals/anthropic-messages.md §23)."""
+    """The accepted thinking of a model (docs/internals/anthropic-messages.md §23)."""
 
     thinking: tuple[str, ...] = ("adaptive", "disabled")
     efforts: tuple[str, ...] = ("low", "medium", "high", "xhigh", "max")
@@ -66,7 +66,7 @@ def model_named(name: str) -> ThinkingRules:
 
 
 class Merged(Struct, frozen=True):
-    """Messages of one role that stand side by side, as the service reads them; `at` is where the first stands."""
+    """Adjacent messages of one role, as the service reads them; `at` is the location of the first one."""
 
     at: int
     role: str
@@ -137,7 +137,7 @@ def _config_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
 
 
 def _turn_faults(turn: Merged, issued: Issued) -> Iterator[str]:
-    """A turn with a signature comes back as it was said, block for block."""
+    """A turn with a signature must return unchanged, block for block."""
     thoughts = [block for block in turn.blocks if block.get("type") == "thinking"]
     for name in repeated(block.get("signature") for block in thoughts):
         yield f"messages.{turn.at}: signature {name!r} is not unique"
@@ -159,7 +159,7 @@ _CORES = {"thinking": ("thinking", "signature"), "text": ("text",), "tool_use": 
 
 
 def _holds(blocks: list[JsonObject], issued_blocks: list[JsonObject]) -> bool:
-    """Whether a turn has what was said in it, in one piece; a turn of the user's may be several of the service's."""
+    """Whether a turn contains the issued blocks contiguously; a user's turn may combine several of the service's."""
     length = len(issued_blocks)
     return any(
         all(_same(block, before) for block, before in zip(blocks[start : start + length], issued_blocks, strict=True))
@@ -170,7 +170,7 @@ def _holds(blocks: list[JsonObject], issued_blocks: list[JsonObject]) -> bool:
 def _same(block: JsonObject, issued_block: JsonObject) -> bool:
     kind = str(issued_block.get("type"))
     if kind == "thinking" and issued_block.get("thinking") == "":
-        # What was not shown is not looked at.
+        # Hidden text is not compared.
         return block.get("type") == kind and block.get("signature") == issued_block.get("signature")
     return _core(block) == _core(issued_block)
 
