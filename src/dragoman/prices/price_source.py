@@ -39,7 +39,7 @@ _CLASSES = {
     "requests_kcount": ("request", _OF_THOUSAND),
 }
 _TOKENS = "_mtok"
-# Request members on which prices depend: those that name a tier.
+# Request members that name a tier, on which prices depend.
 _TIERS = ("service_tier", "processing")
 _USUAL = "default"
 # Too large amounts become infinite, which is no price, instead of an arithmetic error.
