@@ -33,7 +33,7 @@ class WireError(DragomanError):
         super().__init__(self.describe())
 
     def describe(self, document: str = "") -> str:
-        """The error in a person's words; `document` is what the document as such is called."""
+        """The error as text; `document` is the name of the document."""
         path = _dotted_path(self.path) or document
         if self.expected == "JSON":
             return f"{path or 'this'} is not JSON: {self.actual}"
@@ -107,7 +107,7 @@ class ConfigErrors(ConfigError):
 
 
 class UsageError(DragomanError):
-    """Words of a command line that cannot be understood, or that do not go together."""
+    """Arguments that are invalid, or that exclude each other."""
 
 
 class ClientError(DragomanError):

@@ -37,7 +37,7 @@ COMMANDS = (
     *("service", "route", "check", "doctor", "trust", "key"),
     *("providers", "models", "prices", "translate", "explain", "mock", "completion"),
 )
-# The command whose client gets the words behind --.
+# The command whose client gets the arguments after --.
 _LAUNCH = "launch"
 P = TypeVar("P", bound=argparse.ArgumentParser)
 
@@ -148,7 +148,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _joined(words: list[str], parser: Parser) -> list[str]:
-    """The words, with those of a command whose name has two as one."""
+    """The arguments, with a command of two words as one."""
     name = " ".join(words[:2])
     return [name, *words[2:]] if len(words) > 1 and name in children(parser) else words
 

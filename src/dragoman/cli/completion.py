@@ -30,7 +30,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class CommandPlace(Struct, frozen=True, kw_only=True):
-    """Where a command line has come to: after the name of a command, each word behind a blank."""
+    """The state of a command line after the name of a command."""
 
     path: str
     # Completions besides options: commands, or the choices of an argument, with descriptions.

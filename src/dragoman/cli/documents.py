@@ -101,7 +101,7 @@ def write(data: bytes) -> None:
 
 
 def write_all(pieces: Iterable[bytes]) -> None:
-    """Write to the standard output what comes, some of it at a time: there may be any amount."""
+    """Write pieces to standard output as they come, of any number."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:

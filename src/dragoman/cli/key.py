@@ -258,7 +258,7 @@ def _warn(warnings: list[str]) -> None:
 
 
 def _note_of_open_gateway(settings: Settings) -> None:
-    """Say that the file alone keeps the gateway closed, if that is so."""
+    """Report it if only the file keeps the gateway closed."""
     if not settings.keys and not settings.keys_table:
         documents.complain(
             "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"

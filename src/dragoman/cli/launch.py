@@ -180,7 +180,7 @@ def _sum_up(
     elif launch.requests:
         documents.complain(named + summary(launch, before))
         if launch.session and status in _ENDED_WELL and sys.stdout.isatty():
-            # The line that the client has just shown names a file, or a provider, that is gone.
+            # The client's hint, which was just shown, names a file or a provider that no longer exists.
             documents.complain("to resume the session:", _again(client, options, launch.session))
     elif _ASIDE.isdisjoint(options.arguments):
         reasons = f"it sent no request, ended early, or uses another address ({client.elsewhere})"

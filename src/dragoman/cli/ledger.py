@@ -34,7 +34,7 @@ def as_table(losses: Sequence[LossLine], screen: OutputScreen, *, all_losses: bo
 
 
 def left_out(bookkeeping: int, listed: int) -> list[str]:
-    """The line below a list of losses that counts those it leaves out."""
+    """The number of losses that a list leaves out."""
     if not bookkeeping:
         return []
     number = formatting.counted(bookkeeping, "bookkeeping loss", "bookkeeping losses")

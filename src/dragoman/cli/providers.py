@@ -38,7 +38,7 @@ class ProviderLine(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...]
     needs: tuple[str, ...]
     configured: bool
-    # The variable for want of which the file's provider is not there.
+    # The variable that the provider lacks.
     missing: str = ""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.store.record_tables import RecordTables
 
 _MICRO = 1_000_000
-# Names from outside are shown up to so many letters.
+# Maximum characters of a shown name.
 _MAX_NAME_LENGTH = 60
 # The status where something that was written could not be looked at.
 INCOMPLETE = 1

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.workers.protection import Protection
 
 _MAX_SETTINGS = 50
-# What the command line may say instead of `[server]`.
+# Options of the command line that replace settings of `[server]`.
 _OPTIONS: Mapping[str, ValueType[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
 
@@ -72,7 +72,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     refuse_windows()
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.access.first_key import is_wanted, with_first_key
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     def read(source: ConfigFile | None) -> Settings:
         return with_first_key(_overridden(read_settings(source, os.environ, catalogue()), options), first)
 
-    # A pipe is read once, and says nothing later.
+    # A pipe is read once and never changes.
     followed = file is not None and file.is_plain()
     fingerprint = partial(fingerprint_of, file, os.environ) if file is not None and followed else None
     # Before the reading: a change in between is then seen as one.
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {warning}")
     log_file = LogFile(options.log_file) if options.log_file is not None else None
     listener = bind(settings.server.host, settings.server.port)
-    # Once more, by where it is bound: a name may stand for any address.
+    # Again, by the bound address: a name may mean any address.
     port: int = listener.getsockname()[1]
     protection = protection_at(settings, bound_host(listener), port)
     settings = with_local(settings, protection)
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
     if log_file is not None:
         log.bound(log_file.make_room)
     if options.log != "off" and (log_file is not None or not sys.stderr.isatty()):
-        # Who sits there has the greeting, and `dragoman doctor`.
+        # A user on a terminal has the greeting, and `dragoman doctor`.
         _log_settings(log, settings, file, options)
     again = replace(file, again=True) if file is not None else None
     worker_settings = WorkerSettings(
@@ -174,7 +174,7 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
 
 
 def _is_service(options: argparse.Namespace) -> bool:
-    """Whether this is the user's service; where one runs beside this gateway, its user may not know, and is warned."""
+    """Whether this is the user's service; a second gateway next to a running service causes a warning."""
     from dragoman.system_service.init_systems import state_of
     from dragoman.system_service.installed import find_installed
 
@@ -228,7 +228,7 @@ def _log_settings(log: Log, settings: Settings, file: ConfigFile | None, options
 
 
 def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
-    """Refuse to start on a file of no bytes: it was cut short, and what it said of keys is not known."""
+    """Reject an empty file at the start: it was truncated, and its keys are unknown."""
     if file is None or file.origin is FileOrigin.FOUND or not settings.empty or not file.is_plain():
         return
     if file.path.stat().st_size == 0:
@@ -249,7 +249,7 @@ def _lifeline() -> int:
 
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
-    """The settings with what the command line says instead."""
+    """The settings with the options of the command line."""
     overrides: dict[str, object] = {}
     for name, kind in _OPTIONS.items():
         value = vars(options)[name]
@@ -341,7 +341,7 @@ def provider_lines(settings: Settings, local_models: LocalModels) -> Iterator[st
 
 
 def lines_to_try(settings: Settings, local_models: LocalModels, address: str, *, keyed: bool) -> Iterator[str]:
-    """What to try first: the embedded provider where there is no other, else one that is really asked."""
+    """Examples: for the embedded provider if there is no other, else for a real one."""
     others = [provider for provider in settings.providers.values() if provider.transport != "echo"]
     has_echo = len(others) < len(settings.providers)
     if not others and not local_models:

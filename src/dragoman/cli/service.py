@@ -32,7 +32,7 @@ REFUSED = 1
 _READY_SECONDS, _POLL_SECONDS = 15.0, 0.2
 # Seconds until an init system reports a started service.
 _GRACE = 2.0
-# Beside the time that streams have to end in.
+# In addition to the time in which streams may end.
 _STOP_SECONDS = 15
 _LIST = " " * 4
 _NOT_AGREED = ("nothing is done without being agreed to (--yes agrees to all of this)", "nothing was done")

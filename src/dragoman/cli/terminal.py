@@ -26,7 +26,7 @@ _NARROWEST = 20
 
 _GAP = "  "
 _BELOW = "      "
-# A column that may go below its row stays beside the others with so much room.
+# Width that a column keeps before it wraps below its row.
 _BESIDE = 24
 # A long cell goes on below after a blank; a word longer than a line, after one of these marks.
 _WORD = re.compile(r"\S+\s*")
@@ -67,14 +67,14 @@ class OutputScreen(Struct, frozen=True, kw_only=True):
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal obeys instead of showing: names in a table may be a stranger's."""
+    """The text without control sequences: names in a table may come from outside."""
     if text.isprintable():
         return text
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
 
 
 def text_of(row: JsonObject, name: str) -> str:
-    """A member of a document as it is shown; another gateway's words are not a terminal's commands."""
+    """A member of a document in printable form, because it comes from another gateway."""
     value = row.get(name)
     return "" if value is None else printable(str(value))
 
@@ -255,6 +255,6 @@ def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.envir
         yield show_step
     finally:
         if screen.terminal and not dumb:
-            # The line is gone when it is over: what follows begins where it stood.
+            # The line is erased at the end: later output begins in its place.
             out.write("\r\x1b[K")
             out.flush()

@@ -39,7 +39,7 @@ _MICRO = 1_000_000
 _USUAL = 100
 # Maximum groups that a gateway returns.
 _MAX_GROUPS = 10_000
-# As wide as all columns beside each other take.
+# The width of all columns side by side.
 _WIDE = 120
 # Room that the columns of numbers leave for names on a narrow terminal.
 _FOR_NAMES = 26

@@ -51,7 +51,7 @@ def _read_row(table: ConfigTable) -> CapabilityRow | None:
 
 
 def _check(table: ConfigTable, name: str, value: JsonValue, protocol: str) -> None:
-    """Note a capability whose value is not what the rules want."""
+    """Report a capability whose value violates its rule."""
     choices = CHOICES.get(name)
     if choices is not None:
         if value not in choices:

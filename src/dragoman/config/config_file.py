@@ -126,7 +126,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether something has this name: what cannot be reached is no reason to go on as if there were nothing."""
+    """Whether a name exists: an unreachable one must not count as missing."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -311,7 +311,7 @@ def read_collector(value: object) -> str:
 
 
 def _collector(value: object) -> str:
-    """The same as it is written: what the environment holds is looked at later."""
+    """The same as written: the environment is read later."""
     text = values.read_string(value)
     return read_collector(text) if is_literal(text) else text
 

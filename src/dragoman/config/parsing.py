@@ -40,7 +40,7 @@ def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
         large = _large_number(values)
         lines = Lines(text)
     except ValueError as error:
-        # Also raised, in other words, for numbers of thousands of digits.
+        # Also raised, with another message, for numbers of thousands of digits.
         raise _syntax(name, text, str(error)) from None
     except RecursionError:
         raise _only(file=name, problem="is nested too deeply", remedy="write it flat") from None

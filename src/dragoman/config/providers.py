@@ -67,7 +67,7 @@ class ProblemReporter:
         self.has_failed = False
         # Whether it cannot be called without the missing value.
         self.is_absent = False
-        # The settings that name something, and what that is.
+        # Settings that name a missing value, and the value.
         self.lacks: list[tuple[str, Unset]] = []
 
     def __call__(self, key: str, problem: str, remedy: str) -> None:

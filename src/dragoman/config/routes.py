@@ -41,7 +41,7 @@ class _TargetList(Struct, frozen=True, kw_only=True):
 
 
 class _Reader:
-    """Reads one `[models]`; what cannot be used is noted there."""
+    """Reads `[models]`; invalid routes are reported there."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Reader:
         return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
 
     def _named_route(self, text: str) -> str | None:
-        """The line that a target names: a provider's model goes first."""
+        """The route that a target names; a model of a provider takes precedence."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
             return None
@@ -271,7 +271,7 @@ class _Reader:
 
 
 class ReadRoutes(Struct, frozen=True, kw_only=True):
-    """All of `[models]`, and the providers that it names and that are not there for want of a key."""
+    """All of `[models]`, and the providers in it that lack a key."""
 
     routes: tuple[RouteConfig, ...]
     absent: Mapping[str, Missing]

@@ -1,5 +1,5 @@
-"""Trust summary: what a file would do if it were used, in plain lines. It describes values as written, valid or not:
-first where requests and keys are sent, and which variables are read. Keys are not repeated."""
+"""Trust summary: the effects of a file, in plain lines. It describes values as written, valid or not: first where
+requests and keys are sent, and which variables are read. Keys are not repeated."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def read_passthrough_path(value: object) -> str:
     return f"{method} {path}"
 
 
-# RFC 9110 §5.6.2: what a header may be called.
+# RFC 9110 §5.6.2: a valid header name.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Headers that frame a message or belong to one connection cannot be configured.
 _FRAMING = frozenset(

@@ -1,6 +1,6 @@
 """Admission: how many calls a provider has at a time, and the queue for its slots. Gateway keys take turns in the
-queue. A full queue refuses the key that has most waiting, so that one key's pile-up keeps no other out. Slots and
-queues belong to the provider's name and survive a reload, which may change the limits."""
+queue. A full queue rejects the key with the most waiting requests, so that one key's backlog does not exclude others.
+Slots and queues belong to the provider's name and survive a reload, which may change the limits."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Called(Struct, frozen=True, kw_only=True):
 def of_error(error: DragomanError, called: Called) -> Advice | None:
     """The remedy for a call that failed on the network."""
     if isinstance(error, ConfigError):
-        # Its words name files and settings, which are the operator's alone.
+        # Its message names files and settings, which are for the operator only.
         error = Unconfigured(f"{_PROVIDER} is not configured completely", remedy=str(error))
     if not isinstance(error, UpstreamError):
         return None
@@ -104,7 +104,7 @@ def of_error(error: DragomanError, called: Called) -> Advice | None:
 
 
 def _named(error: UpstreamError, called: Called) -> str:
-    """The words of an error, with the provider's name in them."""
+    """The message of an error, with the provider's name in it."""
     message = str(error)
     first = message[:1].lower() + message[1:]
     return first.replace(_PROVIDER, called.name, 1) if _PROVIDER in first else message

@@ -60,20 +60,20 @@ from dragoman.store import StoreError
 from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
 
-# What goes with a 401.
+# Headers of a 401.
 _BEARER, _NO_RETRY = (b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # No honest name of a program is longer.
 _MAX_PROGRAM_LENGTH = 120
-# What a model works for: it takes a place among the exchanges of its key.
+# Kinds of requests for which a model works: each takes a slot of its key.
 _WORKING_KINDS = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
-# Members of an enumeration are slow to find, and this is asked of every request.
+# Enum members are slow to look up, and every request needs these.
 _CONVERSATION = EndpointKind.CONVERSATION
 _ADMIN = EndpointKind.ADMIN
 _OPEN_KINDS = frozenset({EndpointKind.INDEX, EndpointKind.HELLO, EndpointKind.HEALTH, EndpointKind.READY})
-# What the accounts call an exchange; what is not here is none of theirs.
+# The kinds in records; other endpoints are not recorded.
 _RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATION: CONVERSATION,
     EndpointKind.COMPACT: CONVERSATION,
@@ -84,7 +84,7 @@ _RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATIONS: OTHER,
     EndpointKind.OTHER: OTHER,
 }
-# How many permissions of conversations are remembered.
+# Maximum cached permissions of conversations.
 _MAX_PERMITTED = 1024
 # `retry-after` in seconds for requests that are rejected because records cannot be written.
 _FULL_FOR = 10
@@ -112,7 +112,7 @@ class App:
     def __init__(self, runtime: Runtime, others: PeerWorkers | None = None) -> None:
         self.runtime = runtime
         self._others = others
-        # Whether it will stop soon. All are served on, and told to come back on another connection.
+        # Whether it will stop soon. Requests are served, and clients are sent to other connections.
         self.lame_duck = False
         # The rights that permit conversations at a path, by their address in memory: to hash them is slow.
         self._permitted: dict[tuple[int, str], Rights] = {}
@@ -228,13 +228,13 @@ class App:
         return key.rights.role
 
     def _hold(self, runtime: Runtime, request: ServerRequest) -> None:
-        """Tell the client nothing more until what was written down is on the disk."""
+        """Hold the rest of the response until the record is on the disk."""
         synced = runtime.usage_recorder.synced()
         if synced is not None:
             request.hold(synced)
 
     async def _own(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Identity | None) -> bool:
-        """Answer what the gateway is asked about itself; False if this is something else."""
+        """Handle a request about the gateway itself; False if this is something else."""
         kind = api_path.kind
         page = self._pages.get(kind)
         if page is not None:
@@ -280,7 +280,7 @@ class App:
             )
 
     async def _explain(self, request: ServerRequest, key: Identity | None) -> None:
-        """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
+        """Explain a route; a check of its providers takes a slot of the key."""
         runtime = self.runtime
         try:
             key_slot = runtime.key_calls.take(key, runtime.settings.server.workers)
@@ -434,13 +434,13 @@ class App:
         request.respond(200, [JSON], encode(body))
 
     async def _snapshots(self) -> list[Snapshot]:
-        """What all workers have counted, this one first."""
+        """The counts of all workers, this one first."""
         own = self.runtime.metrics.snapshot()
         return [own] if self._others is None else [own, *await self._others.snapshots()]
 
 
 def _advice(runtime: Runtime, record: Record, error: DragomanError) -> Advice | None:
-    """What to do about an error beside conversations."""
+    """The remedy for an error outside conversations."""
     if isinstance(error, UnknownModel):
         return error.advice
     provider = runtime.settings.providers.get(record.provider)
@@ -468,7 +468,7 @@ def _door_headers(error: ClientError | Busy) -> HeaderList:
 
 
 def _refused(builder: RecordBuilder, error: ClientError | Busy) -> bytes:
-    """Settle what is refused at the door; give the words for it."""
+    """Finalize a request that access control rejected; returns its message."""
     response = replies.encode_error(error, builder.record.client_protocol, builder.record.id)
     failure = response.failure.kind.value if response.failure is not None else ""
     builder.record.refusal, builder.record.at_door = str(error), True
@@ -477,13 +477,13 @@ def _refused(builder: RecordBuilder, error: ClientError | Busy) -> bytes:
 
 
 def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
-    """Whether a model works for a request: what is looked up or listed is never counted."""
+    """Whether a model works for a request: lookups and lists are never counted."""
     return api_path.kind in _WORKING_KINDS and request.method == "POST"
 
 
 @lru_cache(maxsize=256)
 def _program(user_agent: bytes) -> str:
-    """What program a client says it is: the first product of its user agent."""
+    """The client's program: the first product of its user agent."""
     product = user_agent.partition(b" ")[0].decode("latin-1")
     return product if product.isprintable() else ""
 

@@ -70,7 +70,7 @@ class PersistedCooldowns:
             store.post(lambda tables: tables.cooldowns.end(subject))
 
     async def load(self) -> None:
-        """Take up the cooldowns that are not over."""
+        """Restore persisted cooldowns that have not ended."""
         store, runtime = self._store, self._runtime()
         if store is None:
             return

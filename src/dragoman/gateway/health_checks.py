@@ -52,7 +52,7 @@ class _Watch:
         self.counted = now
 
     def take(self, now: float, seconds: float) -> bool:
-        """Whether it may be checked now; then not again before so many seconds."""
+        """Whether it may be checked now; after that not for this many seconds."""
         if self.is_busy or now < self.due:
             return False
         self.remaining = min(self.remaining + (now - self.counted) * HOURLY / _HOUR, HOURLY)

@@ -92,7 +92,7 @@ async def read_list(body: bytes, protocol: str) -> tuple[ListedModel, ...]:
 
 
 def describe_error(error: DragomanError, provider: Provider, endpoint: Endpoint) -> str:
-    """A call that broke, in the operator's words."""
+    """A failed call, in words for the operator."""
     advice = of_error(error, Called(provider=provider, endpoint=endpoint))
     return str(error) if advice is None else advice.operator
 

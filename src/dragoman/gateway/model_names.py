@@ -67,7 +67,7 @@ def route_of(runtime: Runtime, name: str, protocol: str, rights: Rights) -> Rout
 
 
 def providers_of(routes: Iterable[Route]) -> list[Provider]:
-    """The providers that these may come to, each once."""
+    """The providers of these routes, each once."""
     return list({target.provider.name: target.provider for route in routes for target in route.targets}.values())
 
 

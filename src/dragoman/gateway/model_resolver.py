@@ -26,10 +26,10 @@ from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, RoutingRule
 from dragoman.routing.target import Target, printable_model_name
 
-# How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
+# Maximum cached names, and their maximum length: a name comes from outside and may be as large as a body.
 _MAX_CACHED_ROUTES = 4096
 _MAX_NAME_LENGTH = 256
-# So many names are compared with one that leads nowhere.
+# Maximum names that are compared with an unknown one.
 _MAX_COMPARED = 500
 # Lists of providers whose routes are cached; keys with the same list share them.
 _MAX_NARROWED = 256
@@ -38,7 +38,7 @@ _MAX_PERMITTED, _MAX_PERMITTED_NAMES = 1024, 64
 
 
 class UnknownModel(DragomanError):
-    """A model name that leads nowhere; the words name the nearest ones, or are those of an advice for the operator."""
+    """An unknown model name; the message has the nearest names, or an advice for the operator."""
 
     def __init__(self, message: str | Advice) -> None:
         self.advice = message if isinstance(message, Advice) else Advice(operator=message, client=message)
@@ -46,7 +46,7 @@ class UnknownModel(DragomanError):
 
 
 class AbsentModel(UnknownModel):
-    """A model name whose providers are not there for want of something; `Settings.absent` says of what."""
+    """A model name whose providers lack something; `Settings.absent` has the missing item."""
 
     def __init__(self, name: str, providers: Iterable[str], absent: Mapping[str, Missing]) -> None:
         self.providers = tuple(dict.fromkeys(providers))
@@ -67,7 +67,7 @@ class _RouteIndex:
         self._patterns = Patterns(self._all)
 
     def named(self, name: str) -> RouteConfig | None:
-        """The line of a name: its own, else that of the pattern with the longest literal prefix."""
+        """The route of a name: its own, else that of the pattern with the longest literal prefix."""
         route_config = self.exact.get(name)
         if route_config is None:
             pattern = self._patterns.match(name)
@@ -76,7 +76,7 @@ class _RouteIndex:
 
 
 class _Permitted(Struct, frozen=True):
-    """The routes that some rights permit, as far as they were asked for."""
+    """The routes that some rights permit, cached on access."""
 
     rights: Rights
     routes: dict[tuple[str, str], Route]
@@ -112,7 +112,7 @@ class ModelResolver:
         self.spelled = frozenset(_spelled(settings))
 
     def route(self, name: str, protocol: str, rights: Rights) -> Route:
-        """Find what a model's name leads to for a client of a protocol, by the rights of its gateway key."""
+        """Resolve a model name for a client of a protocol, by the rights of its gateway key."""
         if rights.models is None and rights.providers is None:
             return self._cache.get((name, protocol)) or self._routed(name, protocol, rights)
         permitted = self._permitted.get(id(rights))
@@ -213,8 +213,8 @@ class ModelResolver:
     def fixed(
         self, name: str, protocol: str, rights: Rights, pinned: str | None, fills: Callable[[Target], float]
     ) -> Target:
-        """The target of a name without random choice and turns: the one with the pinned id, else the one that is filled
-        most by `fills`, the share of a target's window; ties in order."""
+        """The target of a name without random choice and turns: the one with the affinity's ID, else the one that is
+        filled most by `fills`, the share of a target's window; ties in order."""
         route = self.route(name, protocol, rights)
         only = route.only
         if only is not None:
@@ -270,7 +270,7 @@ class ModelResolver:
         """A line, with everything that it leads to, for a name that matches it."""
 
         def filled_with(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
-            """The line with what these name: those who are not there are left out."""
+            """The route with its targets, without absent ones."""
             members = [self._member(route_config, text, name, protocol, stored=stored) for text in texts]
             there = [place for place, member in enumerate(members) if _has_targets(member)]
             return replace(
@@ -311,7 +311,7 @@ class ModelResolver:
     def _member(
         self, route_config: RouteConfig, text: str, name: str, protocol: str, *, stored: bool
     ) -> Target | Route | str:
-        """What a target of a line names: a provider's model, its id alone if it is not there, or another line."""
+        """The member of a route: a provider's model, its ID alone if it is absent, or another route."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
             target = self._target(name, provider, filled(route_config.pattern, model, name), protocol)
@@ -366,7 +366,7 @@ class ModelResolver:
         first, slash, rest = name[:200].partition("/")
         did_you_mean = get_close_matches(first, self._providers, n=1)
         if slash and rest and did_you_mean and did_you_mean[0] != first:
-            # A provider's name with a slip in it; what it serves need not be listed.
+            # A provider's name with a typing error; its models need not be listed.
             near = [f"{did_you_mean[0]}/{printable(rest)[1:-1]}"]
         hint = (
             f"did you mean {', '.join(near)}?"

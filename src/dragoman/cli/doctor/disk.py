@@ -43,7 +43,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         facts.append(("directory", f"{place}, {_size(free)} free"))
         if free < least:
             findings.append(DoctorFinding(f"only {_size(free)} free in {place}", "make room there"))
-        # Of a directory that is not ours alone, the store and what belongs to it.
+        # Of a shared directory only the store and its files.
         files = _list_files(place, "*" if place == directory else f"{Path(store).name}*")
         files |= {} if place == directory else _list_files(place, f"{Path(store).name}.records/*")
         largest = sorted(files, key=lambda file: files[file].st_size, reverse=True)

@@ -15,7 +15,7 @@ from dragoman.providers.catalogue import catalogue
 if TYPE_CHECKING:
     from dragoman.gateway.provider_probe import ProbeResponse
 
-# So long each of them may take, all at once.
+# Timeout of all checks together.
 TIMEOUT = 8.0
 # Signatures of clouds are refused from five minutes on, and certificates may seem not to hold yet.
 MAX_SKEW_SECONDS = 60.0

@@ -1,6 +1,6 @@
-"""Client address for the log: the peer of the connection, or what a trusted proxy (`server.trusted_proxies`) reports.
-Proxies append to the right end of `X-Forwarded-For`; anything left of the last trusted one may be invented. `Forwarded`
-is not read: a proxy that writes one header passes the other on unchanged."""
+"""Client address for the log: the peer of the connection, or the address that a trusted proxy
+(`server.trusted_proxies`) reports. Proxies append to the right end of `X-Forwarded-For`; anything left of the last
+trusted one may be invented. `Forwarded` is not read: a proxy that writes one header passes the other on unchanged."""
 
 from __future__ import annotations
 

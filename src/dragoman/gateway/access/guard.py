@@ -88,7 +88,7 @@ class Guard:
         return self.identities.count > 1 or self.several_owners
 
     def admit(self, request: ServerRequest) -> None:
-        """Refuse what a foreign web page sent."""
+        """Reject requests of foreign web pages."""
         header = request.table.get
         host = header(b"host") or b""
         if host not in self._good:
@@ -160,7 +160,7 @@ class Guard:
         return ClientError(401, "this gateway key is not known here")
 
     def is_operator(self, request: Headed, address: str, key: str) -> bool:
-        """Whether the client may read what the operator may: from this machine, where no client has a key. The key that
+        """Whether the client may read the operator's data: from this machine, if no key is required. The key that
         `launch` makes for its client is the operator's own. `key` is the name of the one that was used."""
         own = key == COMMAND_LINE_KEY and not self._keys_table
         return (self.open or own) and is_local_client(request, address)

@@ -33,7 +33,7 @@ class KeySlot:
             counted.give_back(self._since)
 
     def hand_on(self) -> KeySlot | None:
-        """The same place for whatever goes on; None if it was given back meanwhile."""
+        """The same slot for a continuation; None if it was given back meanwhile."""
         counted, self._counted = self._counted, None
         return None if counted is None else KeySlot(counted, self._since)
 

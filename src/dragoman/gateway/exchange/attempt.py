@@ -141,7 +141,7 @@ class _ResponseState(Struct, eq=False, kw_only=True):
 
 
 class Attempt(_ResponseState, eq=False):
-    """One target, and how far its answer has come. Most have one answer, which comes to its end at once."""
+    """One target, and how far its answer has come. Most have one response without a pause."""
 
     target: Target
     settings: TargetSettings

@@ -316,7 +316,7 @@ def _cool_key(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Fai
     hint = hint_of(attempt.headers, exchange.runtime.mint.now())
     cooldown = cooldown_of(missed.kind, failure, hint)
     if cooldown is None and missed.kind is AttemptOutcome.INVALID_KEY and attempt.target.provider.transport != "http":
-        # A cloud forbids by its credentials alone, never for what was requested.
+        # A cloud returns 403 for its credentials only, never for the request.
         cooldown = Cooldown(seconds=DEFAULT_SECONDS)
     if cooldown is not None and (not exchange.has_cooled_key or names_the_key(failure)):
         exchange.has_cooled_key = True

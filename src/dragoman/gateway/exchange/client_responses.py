@@ -45,7 +45,7 @@ class FailureText(Struct, frozen=True):
     alone: bool = False
 
     def added(self, failure: Failure) -> Failure:
-        """The same failure with these words."""
+        """The same failure with this text."""
         message = self.text if self.alone or not failure.message else f"{failure.message} ({self.text})"
         return replace(failure, message=message)
 

@@ -146,7 +146,7 @@ class Exchange:
     # Work on bytes.
 
     async def work(self, size: int, work: Callable[[*Given], T], *given: *Given, paid: bool = False) -> T:
-        """Do work on so many bytes, in a thread if that would block the loop."""
+        """Run work on this many bytes, in a thread if it would block the loop."""
         if size <= INLINE:
             return work(*given)
         return await offload(partial(work, *given), size, self.builder.record.key, paid=paid)

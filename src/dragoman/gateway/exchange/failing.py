@@ -68,7 +68,7 @@ _SENT = {
 }
 
 
-# What failed.
+# The failure.
 
 
 def unsent(exchange: Exchange, attempt: Attempt, failure: Failure, *, has_content: bool = False) -> Unsent:
@@ -93,7 +93,7 @@ def failed(exchange: Exchange, error: DragomanError) -> Missed | None:
         return None
     if failure is None:
         if exchange.sent is SentState.NOTHING:
-            # The client's own request could not be translated: the library says where.
+            # The client's own request could not be translated: the library names the location.
             failure = translate_failure(error, target=exchange.client_request.api_path.protocol).failure
         else:
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))
@@ -162,7 +162,7 @@ def _permitted_models(exchange: Exchange, provider: Provider) -> Collection[str]
     return [model for model in listed if exchange.runtime.routes.permits(rights, f"{provider.name}/{model}")]
 
 
-# What follows.
+# The next step.
 
 
 def may_go_on(exchange: Exchange, attempt: Attempt, failure: Failure) -> bool:
@@ -263,7 +263,7 @@ def _record_queue_full(exchange: Exchange, missed: Missed) -> None:
     exchange.request.retry_state.tries -= 1
 
 
-# What the client gets.
+# The client's error.
 
 
 async def return_failure(exchange: Exchange, missed: Missed) -> None:
@@ -324,7 +324,7 @@ def _respond(exchange: Exchange, missed: Missed) -> None:
 
 
 def _timed(exchange: Exchange, missed: Missed) -> Failure:
-    """A failure that no header reaches the client with: its text says when to try again, if its provider did."""
+    """A failure after the headers were sent: its text has the retry time, if its provider stated one."""
     failure = missed.failure
     wait = None if missed.attempt is None else hint_of(missed.attempt.headers, exchange.runtime.mint.now()).wait
     if not wait or failure.kind not in _PASSING or delay_of(failure) is not None:
@@ -369,7 +369,7 @@ def break_off(exchange: Exchange, failure: Failure) -> bool:
 
 
 def send_broken(exchange: Exchange, attempt: Attempt) -> None:
-    """Send the error form and end the stream, whatever the store said."""
+    """Send the error form and end the stream, whatever the result of the store."""
     if exchange.is_over:
         return
     held, attempt.held = b"".join(attempt.held), []

@@ -27,7 +27,7 @@ _LEAST = INLINE + 1
 
 
 class _Work:
-    """Work that is given up before it begins, or else comes to its end: a thread cannot be stopped."""
+    """Work that is cancelled before it begins, or else runs to its end: a thread cannot be stopped."""
 
     def __init__(self, work: Callable[[], bytes]) -> None:
         self._work = work
@@ -148,7 +148,7 @@ class LargeEvents:
         return task.result()
 
     async def _stop(self) -> None:
-        """Leave the translator to its owner: nothing waits any more, and what has begun is at its end."""
+        """Return the translator to its owner: no work is pending, and running work has ended."""
         self._waiting.clear()
         task = self.task
         if task is not None:

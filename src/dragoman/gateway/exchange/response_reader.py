@@ -38,7 +38,7 @@ class HungUp(Exception):
 
 
 async def read_error(call: UpstreamCall, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
-    """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
+    """The part of an error's body that is read; a longer one is cut, and its connection closed."""
     read = bytearray()
 
     def take(piece: bytes) -> None:

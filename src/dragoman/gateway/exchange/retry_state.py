@@ -196,7 +196,7 @@ class RetryState(Struct, eq=False):
 
     @property
     def name(self) -> str:
-        """The line's."""
+        """The name of the route."""
         return "" if self._route is None else self._route.name
 
     @property
@@ -262,7 +262,7 @@ class RetryState(Struct, eq=False):
         return next_step(missed.kind, sent, self._budgets(missed, calls, seconds, self.hint(missed, wall)))
 
     def take(self, step: NextStep, missed: Missed) -> None:
-        """Use up what a decision takes."""
+        """Spend the budgets of a decision."""
         if step is not NextStep.RETURN_ERROR and maybe_billed(missed.kind):
             self._replays -= 1
         if step is NextStep.RETRY:

@@ -48,7 +48,7 @@ class Seen(Struct, frozen=True):
     # By the ids of targets: what their translation loses, and why it cannot be made.
     losses: Mapping[str, LossCounts] = NOTHING
     refused: Mapping[str, str] = NOTHING
-    # Whether it refers to what some provider keeps.
+    # Whether it references items that some provider stores.
     alone: bool = False
     # The ID of the target that signed its latest reasoning.
     issuer: str = ""
@@ -181,7 +181,7 @@ def with_provider_storage(target: Target) -> Target:
 
 
 def issuer_in(body: bytes, route: Route) -> str:
-    """The ID of the target that signed the latest reasoning in a request; "" if none of the line did."""
+    """The ID of the target that signed the latest reasoning in a request; "" if it was no target of the route."""
     seal, at = None, len(body)
     for _ in range(_TRIES):
         at = body.rfind(_ENVELOPE, 0, at)
@@ -218,7 +218,7 @@ def conversation_of(
     if references is not None:
         conversation = references.conversation or ""
         if references.previous and not conversation:
-            # An answer is where it is, whatever the line is called.
+            # A stored response has a fixed location, whatever the route's name.
             return response_key(owner, references.previous)
     headers = client_request.headers if named else ()
     return conversation_key(route_name, conversation, "", start.cache_key, headers, start.instructions, start.text)

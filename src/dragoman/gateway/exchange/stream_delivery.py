@@ -213,7 +213,7 @@ class StreamDelivery:
             self.charged = held
 
     def _translated(self, chunk: bytes, out: bytes, flow: Flow) -> None:
-        """Send what a chunk was translated to."""
+        """Send the translation of a chunk."""
         exchange = self.exchange
         limits = exchange.limits
         if flow >= _BROUGHT_CONTENT:
@@ -336,11 +336,11 @@ class StreamDelivery:
         return is_own and self._is_relay and _NATIVE_FAILURE in out
 
     def _hold(self, out: bytes, flow: Flow) -> None:
-        """Hold what comes behind the last frames, which nothing has searched for secrets."""
+        """Hold data after the last frames, which was not searched for secrets."""
         self.attempt.held.append(self.exchange.clean(out))
 
     def _write_behind(self, out: bytes, flow: Flow) -> None:
-        """On the relay, send what comes behind the end."""
+        """On the relay, send data after the end."""
         if self._is_relay:
             self.exchange.write(self.exchange.clean(out))
 

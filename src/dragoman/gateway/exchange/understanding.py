@@ -81,7 +81,7 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
                 return led
             return await _among(exchange, body, parsed, route)
         if len(target.provider.keys) > 1 and route.sticky:
-            # Where there is no choice, none is made; but of several keys a conversation keeps one.
+            # A name with one target has no choice; but of several keys a conversation keeps one.
             return await _with_key(exchange, body, parsed, route, target)
     retry_state = RetryState((target,), runtime.settings.routing, route, None, runtime.routing_state)
     return UnderstoodRequest(body, parsed, retry_state)
@@ -134,7 +134,7 @@ def _led(
 
 
 async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route) -> UnderstoodRequest:
-    """Choose among several targets, by as much of the request as the route asks for."""
+    """Choose among several targets, with the features that the route needs."""
     runtime, client_request = exchange.runtime, exchange.client_request
     # The provider that stores the referenced items; astray if it is unknown.
     storing_provider, is_astray = "", False
@@ -213,7 +213,7 @@ def _hold_heartbeats(exchange: Exchange) -> None:
 
 
 def _record(exchange: Exchange, body: bytes, parsed: ParsedRequest) -> None:
-    """Record what is known of a request whose targets are not."""
+    """Record a request whose targets are unknown."""
     record = exchange.builder.record
     record.requested_model, record.size, record.facts = parsed.model, len(body), parsed.facts
 

@@ -61,7 +61,7 @@ class ClientTranslations:
 
 
 class TranslationMatch:
-    """An array of a request beside an earlier one of its key."""
+    """An array of a request compared with an earlier one of its key."""
 
     __slots__ = ("_match", "_prefixes")
 

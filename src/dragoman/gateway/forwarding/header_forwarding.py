@@ -23,7 +23,7 @@ _AGENT_PREFIX = b"x-claude-code-"
 _WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
 # A client's label for its activity, without effect.
 _PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
-# Words that select an account or a model, or carry a credential, as a word of a name or its beginning. Any non-letter
+# Words of header names that select an account or a model, or carry a credential, whole or as a prefix. Any non-letter
 # separates words; a feature has no id.
 _is_personal = re.compile(
     rb"model|deployment|organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
@@ -49,7 +49,7 @@ _COMMON = frozenset(
 
 # A client's parser gives up on headers that are very long, and names from outside may be.
 MAX_VALUE_LENGTH = 200
-# So many of a provider's headers reach a client.
+# Maximum headers of a provider's response for a client.
 _MAX_RETURNED = 64
 _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
 
@@ -110,7 +110,7 @@ def traced(headers: HeaderList, record: Record, share: float | None) -> HeaderLi
 
 
 def written(headers: Mapping[str, str]) -> HeaderList:
-    """The headers that a translated body needs beside it."""
+    """The headers that a translated body requires."""
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 

@@ -52,7 +52,7 @@ _names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|se
 _LEARNED_LIMIT = 64
 # Bytes that are searched for one secret, and for any number of secrets.
 _SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
-# So many bytes of JSON are read while one is searched for one secret.
+# Searching one byte for one secret costs as much as parsing this many bytes of JSON.
 _SLOWER = 16
 
 # Options that do not identify an account.
