@@ -5,9 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.gateway import paths
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, EndpointKind, api_path_of, is_plain, relayed_rule
+from dragoman.gateway.access.endpoint_rights import is_stated_path
+from dragoman.gateway.paths import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    EndpointKind,
+    ModelPlace,
+    PathRule,
+    api_path_of,
+    is_plain,
+    relayed_rule,
+    rule_of,
+)
+from dragoman.identities.identity import ADMIN, Rights
+from dragoman.identities.path_families import ACTIONS, OPEN_ACTIONS, OTHER
+from dragoman.identities.permissions import permits_path, uncovered
+from tests.identities.holders import holder
 
 
 def is_relayed(method: str, path: str, *, shared: bool, opened: Sequence[str] = ()) -> bool:
@@ -347,3 +364,39 @@ def test_the_configuration_opens_by_method_and_path(opened: str, asked: str, is_
 def test_a_segment_that_servers_read_in_several_ways_is_not_plain(rest: str) -> None:
     assert not is_plain(rest)
     assert is_plain("/files/file-1_A.b~c@d=/content")
+
+
+# One rule of each path of the table, and that of paths which `server.passthrough_paths` opens.
+ALL_RULES = [
+    *(rule for _, rule in paths._RULES),
+    PathRule(family=OTHER, action="create", model=ModelPlace.NONE),
+]
+PATH_RIGHTS = [right for family in OPEN_ACTIONS for right in (family, *(f"{family}:{each}" for each in ACTIONS))]
+
+
+def may_take(rights: Rights, rule: PathRule) -> bool:
+    """Whether a key of several owners' gateway may take a path, as far as that depends on its lists."""
+    if rights.models is not None and rule.model is ModelPlace.NONE and rule.is_relayed:
+        return permits_path(rights, rule.family, rule.action, is_open=rule.is_open) and is_stated_path(rights, rule)
+    return permits_path(rights, rule.family, rule.action, is_open=rule.is_open)
+
+
+@pytest.mark.parametrize("models", [None, ("fast",)])
+@pytest.mark.parametrize("held", [None, *PATH_RIGHTS])
+def test_a_list_of_paths_that_a_key_may_give_opens_no_path_that_is_closed_to_itself(
+    held: str | None, models: tuple[str, ...] | None
+) -> None:
+    maker = holder("maker", b"1", rights=Rights(role=ADMIN, models=models, paths=None if held is None else (held,)))
+    for given in PATH_RIGHTS:
+        made = replace(maker.rights, paths=(given,))
+        if uncovered(maker, made, (), None) is None:
+            assert [rule for rule in ALL_RULES if may_take(made, rule) and not may_take(maker.rights, rule)] == []
+
+
+def test_an_own_family_can_be_given() -> None:
+    # What every key may do, an administrator may also write into a list.
+    maker = holder("maker", b"1", rights=Rights(role=ADMIN))
+    assert uncovered(maker, Rights(paths=("chat", "files", "embeddings:create", "batches")), (), None) is None
+    for path in ("/batches", "/videos/{id}/remix"):
+        rule = rule_of("POST", path)
+        assert rule is not None and uncovered(maker, Rights(paths=(rule.right,)), (), None) == "paths"

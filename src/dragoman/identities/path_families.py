@@ -35,6 +35,11 @@ OPEN_ACTIONS: Mapping[str, tuple[str, ...]] = {
     OTHER: ACTIONS,
 }
 
+# Actions that open more if a list names them than without a list: some of their paths are closed by default.
+PARTLY_CLOSED = frozenset({f"batches:{CREATE}", f"videos:{CREATE}"})
+# Families with paths that name no model: keys with a list of models may use these only if their list of paths has them.
+WITHOUT_MODEL = frozenset({"files", "uploads", "containers", "vector_stores", OTHER})
+
 
 def is_path_right(text: str) -> bool:
     """Whether a text is a family, or a family with an action."""

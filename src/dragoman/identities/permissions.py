@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from dragoman.identities.identity import ADMIN, Identity, Rights, Tags
-from dragoman.identities.path_families import OPEN_ACTIONS
+from dragoman.identities.path_families import OPEN_ACTIONS, PARTLY_CLOSED, WITHOUT_MODEL
 from dragoman.model.losses import strictest
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -128,16 +128,19 @@ def _is_within(inner: _Network, outer: Iterable[_Network]) -> bool:
 
 
 def _covers_paths(maker: Rights, rights: Rights) -> bool:
-    # Families without an action, and actions that are closed by default, must be the maker's own.
+    # Families without an action, and what is closed by default, must be the maker's own. A list opens more than none.
     if rights.paths is None:
         return maker.paths is None
-    held = {*(OPEN_ACTIONS if maker.paths is None else maker.paths)}
+    if maker.paths is not None:
+        held = {*maker.paths}
+    else:
+        held = {*OPEN_ACTIONS}.difference(() if maker.models is None else WITHOUT_MODEL)
     return all(path in held or _is_open_action(path, held) for path in rights.paths)
 
 
 def _is_open_action(path: str, held: set[str]) -> bool:
     family, _, action = path.partition(":")
-    return family in held and action in OPEN_ACTIONS[family]
+    return family in held and action in OPEN_ACTIONS[family] and path not in PARTLY_CLOSED
 
 
 def _covers_strict(maker: Rights, rights: Rights) -> bool:

@@ -294,6 +294,8 @@ def test_an_administrator_who_was_removed_before_the_body_arrived_changes_nothin
         ({}, "name"),
         ([], "the body"),
         (b'{"name":"x","models":["a"],"models":null}', "the member models twice"),
+        (b'{"name":"x","tags":{"team":"a","team":"b"}}', "the member team twice"),
+        (b'{"name":"x","tags":{"team":"a","te\\u0061m":"b"}}', "the member team twice"),
         (b'{"name":"x","tags":{"\xff":"a"}}', "the body is not JSON"),
         (b"{", "the body is not JSON"),
         (b"", "the body is not JSON"),
@@ -395,6 +397,9 @@ def test_pitfall_448_733_a_key_text_is_in_the_response_that_makes_it_and_nowhere
         {"name": "x", "tags": {"key": canary}},
         {"name": "x", canary: 1},
         canary.encode(),
+        b'{"name":"x","models":["dgm\\u005f%b"]}' % canary[4:].encode(),
+        b'{"name":"x","tags":{"key":"\\u0064gm_%b"}}' % canary[4:].encode(),
+        b'{"name":"x","dgm\\u005f%b":1}' % canary[4:].encode(),
     ):
         said = refusal(house, "POST", "/keys", body)
         answers.append(said.encode())

@@ -277,11 +277,11 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
     assert kind.__struct_config__.forbid_unknown_fields, kind
     try:
         body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES)
-        if has_key_text(body):
-            # Errors and the audit log repeat parts of bodies.
+        # Errors and the audit log repeat parts of bodies, without their escapes.
+        if has_key_text(body) or (b"\\" in body and has_key_text(msgspec.json.encode(msgspec.json.decode(body)))):
             raise AdminError(400, "the body has the text of a gateway key", "leave it out: only its holder sends it")
         decoded = msgspec.json.decode(body, type=kind)
-        twice = ambiguous(body, OBJECT.decode(body), frozenset(kind.__struct_encode_fields__))
+        twice = _given_twice(body, frozenset(kind.__struct_encode_fields__))
     except msgspec.ValidationError as error:
         raise AdminError(400, _invalid("the body", error), "see /admin/v1/openapi.json") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -289,6 +289,16 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
     if twice is not None:
         raise AdminError(400, f"the body has the member {twice} twice", "give it once")
     return decoded
+
+
+def _given_twice(body: bytes, names: frozenset[str]) -> str | None:
+    """The first member that an object has twice, of those that are known, or of any in an object in it."""
+    members = OBJECT.decode(body)
+    twice = ambiguous(body, members, names)
+    for value in map(bytes, members.values()):
+        if twice is None and value[:1] == b"{":
+            twice = _given_twice(value, frozenset(OBJECT.decode(value)))
+    return twice
 
 
 def require_role(role: str, needed: str, identity: Identity | None) -> None:
