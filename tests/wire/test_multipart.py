@@ -101,6 +101,9 @@ REFUSED = {
     + QUOTED
     + END,
     "with blanks": part(b'Content-Disposition: form-data; name=" model"') + END,
+    "as a list": QUOTED + part(b'Content-Disposition: form-data; name="model[]"') + END,
+    "with a number": QUOTED + part(b'Content-Disposition: form-data; name="model[1]"') + END,
+    "with a zero byte": QUOTED + part(b'Content-Disposition: form-data; name="model\x00x"') + END,
     "with escapes": part(b'Content-Disposition: form-data; name="mod\\el"') + END,
     "in another way of writing": part(b"Content-Disposition: form-data; name*=utf-8''model") + END,
     "in pieces": part(b"Content-Disposition: form-data; name*0=mo; name*1=del") + END,

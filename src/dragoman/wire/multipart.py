@@ -18,6 +18,7 @@ _MAX_BOUNDARY_LENGTH = 70
 _parameter = re.compile(rb';[ \t]*+([^\s;=",]++)[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)[ \t]*+', re.DOTALL).match
 # The end of a boundary line; two dashes are the end of the form.
 _line_end = re.compile(rb"(--)?[ \t]*+(?:\r\n|\Z)").match
+_name_end = re.compile(r"[\[\x00]")
 _PLAIN_CODINGS = (b"7bit", b"8bit", b"binary")
 _PLAIN_CHARSETS = (b"utf-8", b"us-ascii")
 
@@ -98,7 +99,8 @@ def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
     given = parameters.get(b"name", b"").decode("utf-8", "replace")
     if b"name*" in parameters or "\\" in given:
         raise _broken("a name with escapes")
-    if folded(given.strip()) != name:
+    # Some readers take `model[]` for a list of this name, and some end a name at a zero byte.
+    if folded(_name_end.split(given, 1)[0].strip()) != name:
         return False
     if given != name:
         raise WireError(f"/{name}", "this name", "it in other letters")

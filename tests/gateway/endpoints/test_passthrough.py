@@ -349,7 +349,15 @@ def test_a_closed_path_in_disguise_reaches_no_provider(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["_method=DELETE", "x=1&_METHOD=delete", "%5fmethod=DELETE", "X-HTTP-Method-Override=DELETE"]
+    "query",
+    [
+        "_method=DELETE",
+        "x=1&_METHOD=delete",
+        "x=1;_method=DELETE",
+        "%5fmethod=DELETE",
+        "%255fmethod=DELETE",
+        "X-HTTP-Method-Override=DELETE",
+    ],
 )
 def test_a_query_cannot_say_another_method(query: str) -> None:
     with running() as house:

@@ -292,7 +292,7 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
 
 
 def _given_twice(body: bytes, names: frozenset[str]) -> str | None:
-    """The first member that an object has twice, of those that are known, or of any in an object in it."""
+    """The first of some members that an object has twice, or any member that an object in it has twice."""
     members = OBJECT.decode(body)
     twice = ambiguous(body, members, names)
     for value in map(bytes, members.values()):

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError, NotPermitted
-from dragoman.gateway.access.endpoint_rights import check_path, is_stated_path
+from dragoman.gateway.access.endpoint_rights import check_path, is_stated_path, query_names
 from dragoman.gateway.advice import printable, redirected
 from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
 from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
@@ -25,7 +24,7 @@ from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.forwarding import error_responses, header_forwarding
 from dragoman.gateway.forwarding.error_responses import JSON, id_header, route_header
-from dragoman.gateway.forwarding.named_models import check_names_of_body
+from dragoman.gateway.forwarding.named_models import check_fields_of_form, check_names_of_body
 from dragoman.gateway.forwarding.provider_request import check_unambiguous, receive
 from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record import RouteDecision
@@ -192,6 +191,8 @@ def _check_models(
     if rule.model is ModelPlace.BODY and not is_named:
         raise NotPermitted("requests that name no model")
     is_batch = rule.model is ModelPlace.REQUESTS
+    if is_form(kind) and is_named:
+        check_fields_of_form(body, kind, _family(incoming.api_path))
     if rule.model is not ModelPlace.OWN and _is_json(body, kind):
         for target in targets:
             protocols = _family(incoming.api_path)
@@ -214,7 +215,7 @@ def check_relayed(incoming: Incoming) -> PathRule:
         # The operator, who could open the path, reads the log.
         incoming.builder.record.refusal, incoming.builder.record.at_door = message, True
         raise ClientError(403, message)
-    if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
+    if any(name.lower() in _OVERRIDES for name in query_names(request.query)):
         raise ClientError(400, "a query cannot name another method")
     check_path(rights, rule)
     return rule

@@ -20,10 +20,11 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.member_paths import PathTree, path_tree, strings_at, strings_in
+from dragoman.wire.multipart import field_span
 from dragoman.wire.peek import UNREADABLE
 
 _ITEMS: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
-_NOTHING, _NO_REQUESTS = Raw(b"{}"), Raw(b"[]")
+_NOTHING = Raw(b"{}")
 _REQUESTS, _PARAMETERS = frozenset({"requests"}), frozenset({"params"})
 # The model of each request of a batch.
 _OWN_NAME = path_tree(["model"])
@@ -94,9 +95,19 @@ def check_names_of_body(
     _check(resolver, rights, target.provider.name, target.endpoint.protocol, names)
 
 
+def check_fields_of_form(body: bytes, kind: bytes, protocols: Collection[str]) -> None:
+    """Refuse a form with a field that names other models: servers read the values of such fields in several ways."""
+    for name in sorted({name for each in protocols for name in _tree(each)}):
+        if field_span(body, kind, name) is not None:
+            raise NotPermitted(f"the field {name} of a form")
+
+
 def _requests_in(body: bytes) -> Iterable[Raw]:
     """The requests of a batch."""
-    for request in _ITEMS.decode(_member(body, "requests", _REQUESTS) or _NO_REQUESTS):
+    requests = _member(body, "requests", _REQUESTS)
+    if requests is None:
+        raise NotPermitted("requests that name no model")
+    for request in _ITEMS.decode(requests):
         yield _member(bytes(request), "params", _PARAMETERS) or _NOTHING
 
 
