@@ -19,11 +19,20 @@ _AT_ONCE = 500
 
 
 class KeyScope(Struct, frozen=True):
-    """Rows with a key's name, since the name is its owner's, in microseconds. A condition of every query of a key that
-    may read its own records alone."""
+    """Rows with a key's name, since a time, in microseconds. A condition of every query of a key that may read its own
+    records alone."""
 
     key: str
     since: int = 0
+
+
+class NameOwners(Queries):
+    """Owners of the names of gateway keys, by a connection that only reads."""
+
+    def owner_of(self, name: str) -> bytes | None:
+        """The owner that a name belongs to for ever; None of one that is bound to none."""
+        rows = self._rows("SELECT owner FROM key_names WHERE name = ?", (name,))
+        return bytes(rows[0][0]) if rows else None
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,6 +12,8 @@ import pytest
 
 from dragoman.config.settings import Settings
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.store.identities import Identities
+from dragoman.store.record_tables import open_record_tables
 from tests.cli.recorded_file import HOSTILE, MAIN, NEXT, records_piped
 from tests.gateway.admin.recorded_gateway import ask, error_of, recorded_gateway, settings_with_roles, text_of
 from tests.gateway.harness import House, running
@@ -192,6 +195,29 @@ def test_pitfall_444_a_client_gets_records_of_its_own_key_alone(house: House) ->
     assert isinstance(session_view, dict)
     assert session_view["key"] == "bob"
     assert MAIN not in json.dumps(session_view)
+
+
+def test_records_of_a_name_are_those_of_its_first_owner(tmp_path: Path) -> None:
+    with recorded_gateway(tmp_path) as house:
+        names = house.app.runtime.settings.keys
+        owners = {key.name: key.owner for key in names}
+        assert ask(house, "/usage", "bob")
+        with closing(open_record_tables(str(tmp_path / "state.db"))) as tables:
+            Identities(tables.connection).bind_names({"bob": owners["bob"], "alice": b"the first owner"})
+        assert ask(house, "/usage", "bob")
+        for path in (
+            "/usage",
+            "/exchanges",
+            "/exchanges/theirs",
+            "/sessions",
+            f"/sessions/{MAIN}",
+            "/threads/1",
+            "/live",
+        ):
+            error = error_of(ask(house, path, "alice", 403))
+            assert "another key" in error["message"]
+            assert "[keys.alice]" in error["remedy"]
+        assert ask(house, "/exchanges?key=alice", "vera")
 
 
 @pytest.mark.parametrize("kind", ["exchanges", "sessions", "threads"])

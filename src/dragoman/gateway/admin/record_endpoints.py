@@ -36,7 +36,7 @@ from dragoman.records.views.sessions import (
 )
 from dragoman.records.views.usage import UsageView
 from dragoman.store import MEMORY
-from dragoman.store.record_queries import KeyScope, RecordFilter
+from dragoman.store.record_queries import KeyScope, NameOwners, RecordFilter
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.unassigned import RowScope
@@ -329,14 +329,28 @@ async def _query(call: AdminCall, query: Callable[[RecordTables], Struct | Raw],
     """The result of a query, as JSON that its thread has encoded, after all that was written until now is in the
     tables, with the sessions of what is shown."""
     path = records_of(call)
+
+    def encoded(tables: RecordTables) -> Raw:
+        _require_name(call, tables)
+        return Raw(msgspec.json.encode(query(tables)))
+
     try:
-        return await call.services.queries.run(
-            path, call.name, lambda tables: Raw(msgspec.json.encode(query(tables))), partial(_catch_up, call, assign)
-        )
+        return await call.services.queries.run(path, call.name, encoded, partial(_catch_up, call, assign))
     except NotRecorded as error:
         raise AdminError(404, str(error)) from None
     except AmbiguousName as error:
         raise AdminError(409, str(error), "give more of the id") from None
+
+
+def _require_name(call: AdminCall, tables: RecordTables) -> None:
+    """Refuse a client whose name belongs to another owner: records go by names, and those may be of the other one."""
+    identity = call.identity
+    if identity is None or not call.is_client:
+        return
+    owner = NameOwners(tables.connection).owner_of(identity.name)
+    if owner not in (None, identity.owner):
+        remedy = f"set owner in [keys.{identity.name}] to the first hash of the key, or give the key another name"
+        raise AdminError(403, "records under the name of this key are those of another key", remedy)
 
 
 async def _catch_up(call: AdminCall, assign: Assign | None) -> None:
