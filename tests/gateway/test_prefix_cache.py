@@ -148,11 +148,13 @@ def test_an_array_may_be_stored_with_the_ends_of_its_latest_elements() -> None:
     assert found(cache, *texts[:10], "edited") is None
 
 
-def test_a_match_from_before_a_removal_may_be_stored() -> None:
-    cache = PrefixCache()
+def test_a_match_from_before_an_eviction_may_be_stored() -> None:
+    cache = PrefixCache(max_bytes=30_000)
     stored(cache, "first", *"abcdef")
     match = cache.match(SCOPE, array(*"abcdefg"))
-    cache.clear()
+    for others in ("hijklm", "nopqrs", "tuvwxy", "zABCDE"):
+        stored(cache, "other", *others)
+    assert found(cache, *"abcdef") is None
     cache.store(match, HINTS, Made("second"))
     assert found(cache, *"abcdefg") == (7, "second")
     cache.clear()
@@ -196,3 +198,12 @@ def test_a_handed_match_is_taken_once() -> None:
     handed = HandedMatch(match)
     assert handed.take() is match
     assert handed.take() is None
+
+
+def test_what_was_cleared_does_not_come_back_by_a_request_under_way() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcde")
+    match = cache.match(SCOPE, array(*"abcdef"))
+    cache.clear()
+    cache.store(match, HINTS, Made("late"))
+    assert (cache.size, found(cache, *"abcdef")) == (0, None)

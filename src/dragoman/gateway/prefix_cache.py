@@ -174,6 +174,9 @@ class PrefixCache:
             return
         hash_keys = tuple(_hash_keys(match.scope, match.written)) if match.stored is None else match.stored.hash_keys
         with self._lock:
+            if match.generation is not self._generation:
+                # What is forgotten does not come back by a request that was under way.
+                return
             entry = match.stored
             if entry is None or entry not in self._entries:
                 entry = match.stored = _Entry(array, hash_keys)
@@ -184,7 +187,7 @@ class PrefixCache:
             self._evict()
 
     def clear(self) -> None:
-        """Remove all arrays."""
+        """Remove all arrays; those of requests that are under way are not stored."""
         with self._lock:
             self._generation = Generation()
             self._entries.clear()
