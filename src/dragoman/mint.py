@@ -11,11 +11,11 @@ from io import StringIO
 from dragoman.protocols.codec import Mint
 
 _ALPHABET = (string.digits + string.ascii_letters).encode()
-# Octets to letters in one step. Four octets more fall on the first letters than on the last, which no guesser can use.
+# Bytes to letters in one step. The first letters are more frequent by four bytes, which does not help an attacker.
 _LETTERS = bytes(_ALPHABET[octet % len(_ALPHABET)] for octet in range(256))
 
 
-# A call to the system costs more than all the rest of an id: so many letters are drawn at once.
+# A system call costs more than all the rest of an ID: this many letters are drawn at once.
 _AT_ONCE = 4096
 # Letters that are not used yet. To read some is one step, so that no two threads get the same.
 _drawn = StringIO()

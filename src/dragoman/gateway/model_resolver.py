@@ -381,7 +381,7 @@ class ModelResolver:
         return islice((*self._routes.exact, *listed), _MAX_COMPARED)
 
     def _missing(self, name: str) -> Advice | None:
-        """What to do where a name is of a provider that the catalogue knows, and that is not here."""
+        """The remedy for a name of a known provider that is not configured."""
         first, slash, rest = name.partition("/")
         named = catalogue().get(first) or next(iter(aliased(first)), None)
         listing = named if slash and rest else named or _serving(name)
@@ -468,7 +468,7 @@ def filled(pattern: str, model: str, name: str) -> str:
 
 
 def _within(outer: RouteConfig, inner: RouteConfig) -> RouteConfig:
-    """A line that another one names: what it does not say itself is as there; each of them may refuse and limit."""
+    """A nested route: missing members are inherited; both may reject and limit."""
     limits = [limit for limit in (outer.max_cost, inner.max_cost) if limit is not None]
     return replace(
         inner,
@@ -488,7 +488,7 @@ def _has_targets(member: Target | Route | str) -> bool:
 
 
 def _missed(member: Target | Route | str) -> tuple[str, ...]:
-    """What is left out with a member, or is a target that is not there."""
+    """The part that is skipped with a member, or an absent target."""
     if isinstance(member, Route):
         return () if member.targets else member.missed
     return () if isinstance(member, Target) else (member,)

@@ -231,7 +231,7 @@ class PathRule(Struct, frozen=True, kw_only=True):
 
     @property
     def right(self) -> str:
-        """What the list of a key calls it."""
+        """Its name in the list of a key."""
         return f"{self.family}:{self.action}"
 
 

@@ -36,7 +36,7 @@ _MAX_CANDIDATES = 4
 # An array that differs in no more than its last elements is one of the same conversation: clients move the cache
 # breakpoint and reminders there.
 _MAX_CHANGED = 4
-# Bytes of an entry beside its array and states, about.
+# Approximate bytes of an entry besides its array and states.
 _OVERHEAD = 1024
 
 _HashKey = tuple[Hashable, int, int]

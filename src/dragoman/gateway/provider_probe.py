@@ -54,7 +54,7 @@ class _ProbeRuntime(Runtime):
 
 
 async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
-    """Call every endpoint of every provider: its name, its protocol, whether it is well, and in words."""
+    """Probe every endpoint of every provider: name, protocol, whether it works, and the problem in words."""
     return [
         (response.provider, response.protocol, response.well, response.message)
         for response in await probe_all(settings)

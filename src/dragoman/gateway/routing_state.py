@@ -82,7 +82,8 @@ class RoutingState:
         return made
 
     def leads(self, route: Route, size: int, target_info: TargetInfo) -> bool:
-        """Whether the leader of a route takes a request of so many bytes without a plan; the request takes its turn."""
+        """Whether the first target of a route takes a request of this size without a plan; the request counts for
+        rotation."""
         summary, turn = route.summary, self._turns.get(route.name, 0)
         if (
             len(self.affinities)

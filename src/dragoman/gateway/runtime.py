@@ -55,8 +55,8 @@ from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
 
-# Settings of so many targets are cached, whose models have names of so many characters: names come from outside, and
-# may be as large as a body.
+# Maximum targets with cached settings, and maximum length of their model names: names come from outside, and may be as
+# large as a body.
 _MAX_TARGETS = 1024
 _MAX_MODEL_LENGTH = 512
 
@@ -341,7 +341,7 @@ def _echo_call(order: Order) -> UpstreamRequest:
 
 
 class Incoming(Struct, frozen=True):
-    """A request beside conversations: the runtime that serves it, its endpoint, its record and its gateway key."""
+    """A request outside conversations: its runtime, endpoint, record and gateway key."""
 
     runtime: Runtime
     request: ServerRequest

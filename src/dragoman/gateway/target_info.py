@@ -65,7 +65,7 @@ class TargetInfo:
         return self._route_info(summary).windows
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
-        """Whether all providers of a route are free, and all targets have room for so many bytes."""
+        """Whether all providers of a route are free, and all targets have room for this many bytes."""
         info = self._routes.get(summary.ids)
         if info is None or info.changes != self._listed.changes:
             info = self._route_info(summary)

@@ -185,7 +185,7 @@ _threads = _Threads()
 
 
 async def offload(work: Callable[[], T], size: int, key: str, *, paid: bool = False) -> T:
-    """Do work on so many bytes: at once if few, else in a thread, in the turn of the gateway key named `key`; errors
+    """Run work on this many bytes: at once if few, else in a thread, in the turn of the gateway key named `key`; errors
     are raised here. `OffloadBusy` if too much waits or no thread is free in time, unless it is `paid` for."""
     if size <= INLINE:
         return work()

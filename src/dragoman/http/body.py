@@ -94,7 +94,7 @@ class ByteAccount(Protocol):
 
 
 class Body(Struct, eq=False):
-    """One request's body. `length` is what the head declared, None if the body is chunked."""
+    """One request's body. `length` is the declared length, None if the body is chunked."""
 
     source: BodySource
     length: int | None
@@ -206,7 +206,7 @@ class Body(Struct, eq=False):
             self.source.body_waited()
 
     def discharge(self) -> None:
-        """Give back what the body is charged with."""
+        """Release the charge of the body."""
         if self.charge is not None:
             self.charge.close()
             self.charge = None

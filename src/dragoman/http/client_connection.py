@@ -34,7 +34,7 @@ BODY, BUSY = ConnectionPhase.BODY, ConnectionPhase.BUSY
 
 
 class ClientConnection(asyncio.Protocol):
-    """The protocol of one socket: it moves bytes, turns to the next message and keeps time."""
+    """The protocol of one socket: it moves bytes, starts the next message and enforces time limits."""
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -301,7 +301,8 @@ class ClientConnection(asyncio.Protocol):
         self._turn()
 
     def _turn(self) -> None:
-        """Read on if there is room; take up the next message if the last exchange is over and its reply is read."""
+        """Continue reading if there is room; start the next message if the last exchange is over and its reply is
+        read."""
         parser = self.parser
         if self.holding and parser.incoming is None and len(self.backlog) <= BACKLOG:
             # Else the client's going away would not be seen.
@@ -382,7 +383,7 @@ class ClientConnection(asyncio.Protocol):
         request.respond(status, headers, body)
 
     def _over(self, request: ServerRequest) -> None:
-        """Turn from a finished exchange to what follows."""
+        """Continue after a finished exchange."""
         self.current = None
         self.task = None
         # They know the exchange, which knows its request.

@@ -189,7 +189,7 @@ class BrotliDecoder(SlicedDecoder):
 
 
 class ZstdDecoder(SlicedDecoder):
-    """The zstd coding, of one frame or several; its package cannot limit what a slice gives."""
+    """The zstd coding, of one frame or several; its package cannot limit the output of a slice."""
 
     __slots__ = ("_complete", "_error", "_frame", "_frames", "_new_frame")
 
@@ -339,5 +339,5 @@ def decode_body(raw: bytes, codings: bytes, limit: int) -> bytes:
 
 
 def too_large(limit: int) -> str:
-    """The words for a body above the limit."""
+    """The message for a body above the limit."""
     return f"the body is larger than {limit} bytes when decoded"

@@ -1,4 +1,4 @@
-"""Held channel: keeps back what goes to a client until something else is done, in its order."""
+"""Deferred output: buffers data for a client until a condition holds, in order."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
-    """Where the client is, or the words for its absence."""
+    """The path of the client, or the error for its absence."""
     path = shutil.which(client.program, path=search_path(environ))
     if path is None or not Path(path).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")

@@ -59,7 +59,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     small_model: str | None = None
     # The context window, which overrides metadata.
     context: int | None = None
-    # Models to offer for choice beside these.
+    # Models to offer in addition.
     others: tuple[str, ...] = ()
     # Metadata of the models, by name.
     sizes: Mapping[str, Sizes] = {}

@@ -49,7 +49,7 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 class PageError(DragomanError):
-    """A page that a gateway does not give: by its status, and in its own words."""
+    """A page that a gateway refuses: its status, and its message."""
 
     def __init__(self, url: str, fails: str, status: int, reason: str) -> None:
         self.status = status

@@ -54,7 +54,7 @@ def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObj
 def command_line(
     program: str, plan: LaunchPlan, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[list[str]]:
-    """The words that start the client, and beside them, as long as it runs, the file that they name."""
+    """The command that starts the client, and, while it runs, the settings file that it names."""
     remove_stale()
     if not plan.settings:
         yield [program, *plan.arguments, *arguments]
@@ -111,7 +111,7 @@ def remove_stale() -> None:
 
 
 def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[str]]:
-    """The settings that the user's words give, by a file or as they are, and the words without them."""
+    """The settings in the user's arguments, by file or inline, and the arguments without them."""
     rest: list[str] = []
     given: str | None = None
     words = iter(arguments)

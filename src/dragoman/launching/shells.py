@@ -17,10 +17,10 @@ class Shell(Struct, frozen=True, kw_only=True):
     quote: Callable[[str], str]
     sets: str
     removes: str
-    # How the value of a variable and the content of a file are said.
+    # The syntax of a variable's value and of a file's content.
     variable: str
     content: str
-    # A function that calls the program of its name with some words before those of the user, and how it is forgotten.
+    # A function that calls the program of its name with additional arguments before the user's, and how to remove it.
     function: str
     forgets: str
 
@@ -62,7 +62,7 @@ SHELLS: Mapping[str, Shell] = {
 
 
 def shell_lines(plan: LaunchPlan, program: str, key: GivenKey, shell: Shell) -> list[str]:
-    """What a shell has to do so that the program, started by hand, does what a launch would."""
+    """The lines of a shell after which the program, started by hand, behaves as in a launch."""
     lines = [shell.removes.format(name=name) for name in plan.removed]
     lines += [shell.sets.format(name=name, value=shell.quote(value)) for name, value in plan.environment.items()]
     value = _key_value(key, shell)

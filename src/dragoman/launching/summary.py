@@ -31,7 +31,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary(launch: Launch, before: Launch) -> str:
-    """A launch in words; where a process that counted is gone since `before`, there was more."""
+    """The totals of a launch in words; if a counting process ended since `before`, they are a minimum."""
     parts = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
     parts.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
     parts += _cost(launch)

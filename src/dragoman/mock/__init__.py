@@ -1,4 +1,4 @@
 """Mock: a provider for tests in all three protocols, which plays a script in the conversation (`script`,
-`script_player`), else answers as one of `answers.models`. `strict` refuses what the service would, `stored` holds
-objects behind ids, `recorder` logs. Every gateway has echo (`echo_call`): those models without socket, script or
+`script_player`), else answers as one of `answers.models`. `strict` rejects requests as the services do, `stored` holds
+objects with IDs, `recorder` logs. Every gateway has echo (`echo_call`): those models without socket, script or
 memory."""

@@ -9,7 +9,7 @@
     </mock>
 
 The last user message that holds a script counts. Steps are separated by `---`; as many of them are over as the
-assistant has taken turns since. A line is a word and what belongs to it, which may be `<<END` and then lines up to END.
+assistant has taken turns since. A line is a keyword and its argument, which may be `<<END` and then lines up to END.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The player of scripts: a step as the parts of an answer, or as what goes wrong instead.
+"""The player of scripts: a step as the parts of a response, or as a failure.
 
 word                 makes
 think TEXT           reasoning, where the request leaves the model free to think

@@ -1,5 +1,5 @@
-"""Feature: what a translation can lose, one word each, and the weight of such a loss (decision 38). docs/losses.md
-explains them."""
+"""Feature: what a translation can lose, by name, and the weight of such a loss (decision 38). docs/losses.md explains
+them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Seal(Struct, frozen=True, kw_only=True):
 
 
 class CacheBreakpoint(Struct, frozen=True, kw_only=True):
-    """A prompt-cache breakpoint after the part that carries it; `ttl` in its own protocol's words."""
+    """A prompt-cache breakpoint after the part that carries it; `ttl` is the value of its own protocol."""
 
     origin: str
     ttl: str | None = None
@@ -171,7 +171,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """The assistant's words of refusal, where a protocol keeps them apart from text."""
+    """The assistant's refusal text, in protocols that separate it from text."""
 
     text: str
     logprobs: JsonList | None = None

@@ -17,7 +17,7 @@ class RequestFeatures(Struct, frozen=True, kw_only=True):
     media: int = 0
     # The maximum output in tokens, if stated.
     max_output: int | None = None
-    # Whether it refers to what its provider keeps: a file, a container, a store of vectors.
+    # Whether it references items of its provider: a file, a container, a vector store.
     references_stored: bool = False
     # The number of requested choices, each of which is billed.
     choices: int = 1

@@ -29,7 +29,7 @@ class StopReason(Enum):
 
 
 class Stop(Struct, frozen=True, kw_only=True):
-    """The end of an answer; `native` is the provider's word, `sequence` the stop string that fired, if it is known."""
+    """The end of an answer; `native` is the provider's value, `sequence` the matched stop sequence, if known."""
 
     reason: StopReason
     native: str = ""

@@ -126,7 +126,7 @@ class ChoiceMode(Enum):
 
 
 class ToolRef(Struct, frozen=True, kw_only=True):
-    """A tool named in a choice: `kind` is function, custom, mcp or a hosted type in its own protocol's words."""
+    """A tool named in a choice: `kind` is function, custom, mcp or a hosted type of its own protocol."""
 
     kind: str
     name: str | None = None
@@ -135,7 +135,7 @@ class ToolRef(Struct, frozen=True, kw_only=True):
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):
-    """NAMED and HOSTED have one `tool`; ALLOWED has a subset and says whether one of it must be called."""
+    """NAMED and HOSTED have one `tool`; ALLOWED has a subset and states whether one of it must be called."""
 
     mode: ChoiceMode
     tool: ToolRef | None = None

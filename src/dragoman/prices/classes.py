@@ -11,7 +11,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.response import Usage
 
 STANDARD = ""
-# Words for the tier that costs what the standard one does, and words for others that mean the same.
+# Names of the standard tier, and synonyms of others.
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
 _STANDARD_REPORTED = _STANDARD_TIERS | {None}
 _SAME = {"fast": "priority"}
@@ -22,7 +22,7 @@ _ANYWHERE = frozenset({"", "global", "not_available"})
 # Maximum characters of providers' names, and maximum number of cache lifetimes.
 _MAX_WORD_LENGTH = 64
 _MAX_LIFETIMES = 16
-# Turns and what ran beside them, of one answer.
+# Maximum turns and runs of one response.
 _MAX_RUNS = 1000
 # Kinds of tokens within others, as they are counted in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}

@@ -1,6 +1,6 @@
 """Cost of tokens in nano-dollars: the one function for records, budgets and routing. Each class is rounded once, half
-up; the total is the sum of the classes. If a class has tokens and no known rate, it and the total have no cost: nothing
-is cheap for want of a price."""
+up; the total is the sum of the classes. If a class has tokens and no known rate, it and the total have no cost: a
+missing price never makes a response cheap."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
         return _unpriced(facts, tier, f"tier {tier}")
     rates = tiered.rates_for(tokens.total_input) if tiered.steps else tiered.base
     thinking = tokens.thinking if rates.thinking is not None else 0
-    # Most have no more than input, output and what a cache had, and each call takes its time.
+    # Most have only input, output and cached input, and each call takes time.
     amounts = (
         _amount(tokens.input, rates.input),
         _amount(tokens.output - thinking, rates.output),
@@ -121,7 +121,7 @@ def tiered_rates_of(facts: ModelFacts | None, tier: str) -> TieredRates | None:
 
 
 def nano(count: int, rate: int) -> int:
-    """So many times a rate in pico-dollars, in nano-dollars, rounded half up."""
+    """A count times a rate in pico-dollars, as nano-dollars, rounded half up."""
     return (count * rate + PICO // 2) // PICO
 
 

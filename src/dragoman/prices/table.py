@@ -47,7 +47,7 @@ class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
 
 
 class PriceTier(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """The rates of a whole request whose input, cache included, is more than so many tokens."""
+    """The rates of a whole request whose input, cache included, exceeds this number of tokens."""
 
     above: TokenLimit
     rates: Rates
@@ -60,7 +60,7 @@ class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
     steps: tuple[PriceTier, ...] = ()
 
     def rates_for(self, input_tokens: int) -> Rates:
-        """The rates for a request with so many tokens of input in all."""
+        """The rates for a request with this total of input tokens."""
         rates = self.base
         for step in self.steps:
             if input_tokens <= step.above:
@@ -121,7 +121,7 @@ class PriceBookTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def title(self) -> str:
-        """The book in a few words."""
+        """The title of the price book."""
         return f"{self.source} {self.version} of {self.taken}"
 
 

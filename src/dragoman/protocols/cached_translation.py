@@ -38,7 +38,7 @@ from dragoman.wire.peek import NULL
 # Smaller bodies are translated faster than they are compared.
 MIN_BODY = 8 * 1024
 HIT, MISS, DISCARDED = "hit", "miss", "discarded"
-# Members that declare tools beside `tools`.
+# Members that declare tools, besides `tools`.
 _OTHER_TOOLS = frozenset({"mcp_servers", "functions", "web_search_options"})
 _NO_UPDATES = Updates()
 # A letter as an escape, which no client needs: blockers are looked for as they are usually written.
@@ -122,7 +122,7 @@ class _Translator:
         return found[0], history
 
     def run(self) -> RequestTranslation | None:
-        """Translate, and store what the next request of the conversation needs."""
+        """Translate, and store the parts for the next request of the conversation."""
         start, request = self._decoded()
         if request.updates != _NO_UPDATES or request.compacts:
             return None

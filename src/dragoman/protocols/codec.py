@@ -282,7 +282,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     without_storage: Callable[[bytes], bytes] | None = None
     # A request with the response before a pause, to continue it; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None = None
-    # A relayed request that asks for usage in its stream, None if its streams report usage anyway; then whole frames of
+    # A relayed request that requests usage in its stream, None if its streams report usage anyway; then whole frames of
     # the response without the one that the client did not request.
     include_usage: Callable[[bytes], bytes | None] = _no_request
     withhold_usage: Callable[[bytes], bytes] = bytes

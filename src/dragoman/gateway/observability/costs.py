@@ -43,7 +43,7 @@ _find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
 
 
 class _Simple(Struct, frozen=True, gc=False):
-    """Prices of input, output and what a cache had or took, up to so many tokens; most calls need no others."""
+    """Prices of input, output and cached input, up to a number of tokens; most calls need no others."""
 
     input: int
     output: int
@@ -218,7 +218,7 @@ def _has_no_cost_details(fields: JsonObject) -> bool:
 
 
 def _can_be(tokens: TokenCounts) -> bool:
-    """Whether a call may have taken so much: one count that is none makes up for no other."""
+    """Whether a call may have used this much: a missing count is not compensated by another one."""
     if min(astuple(tokens)) < 0 or tokens.searches > _MAX_SEARCHES:
         return False
     return tokens.input + tokens.output <= _MAX_TOKENS

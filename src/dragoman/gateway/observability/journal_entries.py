@@ -1,4 +1,4 @@
-"""Entries: what the accounts keep of a record (decision 32); of addresses and programs no more than they are to."""
+"""Entries: the recorded parts of a request (decision 32), with addresses and user agents reduced as configured."""
 
 from __future__ import annotations
 

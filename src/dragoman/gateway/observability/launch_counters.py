@@ -27,7 +27,7 @@ _is_session = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}").fullmatch
 
 
 def is_launch_name(text: str) -> bool:
-    """Whether a launch may be called so."""
+    """Whether a launch may have this name."""
     return _is_name(text) is not None
 
 

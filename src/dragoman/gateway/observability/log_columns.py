@@ -62,7 +62,7 @@ def printable(text: str) -> str:
 
 
 class LogColumns:
-    """Words lines for one screen."""
+    """Formats lines for one terminal."""
 
     def __init__(self, screen: Screen, *, all_losses: bool = False) -> None:
         self._screen = screen
@@ -197,7 +197,7 @@ def _ascii(text: str) -> str:
 
 
 class _Line:
-    """A line while it is put together: its text, and how many columns it takes without its colours."""
+    """A line under construction: its text, and its width without colours."""
 
     __slots__ = ("_colours", "_pieces", "cells")
 
@@ -216,13 +216,13 @@ class _Line:
 
 
 def quoted(text: str) -> str:
-    """A field of an event on one line: words in quotes, which they cannot end."""
+    """A field of an event on one line: text is quoted, and cannot end the quotation."""
     text = _sentence(text)
     return '"' + text.replace('"', "'") + '"' if not text or " " in text or '"' in text else text
 
 
 def _sentence(text: str) -> str:
-    """Words on one line of a terminal."""
+    """Text on one line of a terminal."""
     text = text[:MAX_FIELD_LENGTH]
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
@@ -238,7 +238,7 @@ def _colour_of(entry: JournalEntry) -> str:
 
 
 def _reason_of(entry: JournalEntry, details: LogDetails) -> str:
-    """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
+    """Why an exchange failed: the refusal if it was rejected here, else the kind and outcome of its calls."""
     if words := details.advice or details.refusal:
         # Two spaces separate fields.
         return " ".join(_sentence(words).split())
@@ -280,7 +280,7 @@ def _as_many(losses: list[str], room: int, ellipsis: str) -> str:
 
 
 def _wrapped(text: str, room: int, ellipsis: str) -> Iterable[str]:
-    """A sentence in lines of so many columns, broken at blanks where there are any."""
+    """A sentence in lines of this width, broken at spaces if possible."""
     for _ in range(_MAX_LINES - 1):
         if cells(text) <= room:
             break

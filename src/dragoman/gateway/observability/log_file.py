@@ -27,7 +27,7 @@ class LogFile:
         self.out: TextIO = os.fdopen(self._descriptor, "w", encoding="utf-8", closefd=False)
 
     def make_room(self, size: int) -> None:
-        """Begin a new file if so many bytes more would be too much for this one."""
+        """Begin a new file if this one would become too large."""
         now = os.fstat(self._descriptor)
         if now.st_size and now.st_size + size > self._max_bytes:
             # Held until the descriptor refers to another file. Not `flock`, which is shared by all forked processes.

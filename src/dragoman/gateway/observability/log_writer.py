@@ -98,7 +98,7 @@ class LogWriter:
             self._bell.release()
 
     def close(self) -> None:
-        """Give what waits a moment to be written, and end the thread; a line that is put later starts another."""
+        """Flush for a moment, and end the thread; a later line starts another."""
         self._flush_now = True
         end = time.monotonic() + _LAST_MOMENTS
         while self._waiting and time.monotonic() < end:
@@ -187,7 +187,7 @@ class StreamWriter:
 
 
 def _pieces(lines: list[bytes], limit: int) -> Iterator[bytes]:
-    """Lines joined to pieces of at most so many bytes, unless one line is longer."""
+    """Lines joined to pieces of at most this many bytes, unless one line is longer."""
     if sum(map(len, lines)) <= limit:
         yield b"".join(lines)
         return

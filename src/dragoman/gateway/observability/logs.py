@@ -28,7 +28,7 @@ from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakd
 from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.wire.json import encode
 
-# Names from outside are cut at so many characters.
+# Maximum characters of names from outside.
 _LABEL = slice(120)
 _DELETE = 0x7F
 _encode = Encoder().encode
@@ -160,7 +160,7 @@ _Shared: TypeAlias = tuple[str, str, str, str, str, str, str, str, bool, int]
 
 
 class _AttemptMembers(Struct, gc=False):
-    """Members of one call; what does not apply is left out."""
+    """Members of one call, without inapplicable ones."""
 
     target: str
     kind: str
@@ -173,7 +173,7 @@ class _AttemptMembers(Struct, gc=False):
 
 
 class _OwnMembers(Struct, gc=False):
-    """Members at the end of a line, which are those of one exchange; what does not apply is left out."""
+    """Members at the end of a line, specific to one exchange, without inapplicable ones."""
 
     duration: float
     attempt_count: int
@@ -205,7 +205,7 @@ class _OwnMembers(Struct, gc=False):
 
 
 def _as_json(entry: JournalEntry, details: LogDetails, thread: str, total: int) -> bytes:
-    """The line of an exchange: its time, level and id, then the shared members, then its own."""
+    """The line of an exchange: its time, level and ID, then the shared members, then its own."""
     status, failure = entry.status, entry.failure
     is_error = status >= 500 or (failure != "" and is_fault(status, failure))
     shared = (
@@ -310,7 +310,7 @@ def _attempt_members(call: CallEntry, breakdown: CostBreakdown | None, cost: str
         (took + 50) // 100 / 10_000 if took > 0 else 0.0,
         UNSET if tokens is None else tokens.input,
         UNSET if tokens is None else tokens.output,
-        # Of most exchanges there is one call, which cost what the exchange did.
+        # Most exchanges have one call with the same cost.
         UNSET if spent is None else cost if spent is breakdown else _dollars(spent, spent.total),
         call.maybe_billed or UNSET,
     )

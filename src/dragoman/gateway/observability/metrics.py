@@ -243,7 +243,7 @@ class Metrics:
             failed = (client_protocol, provider, entry.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
         if thread:
-            # Words of clients are no labels.
+            # Text of clients is no label.
             labels = (entry.facts.client, thread.partition(":")[0])
             self._threads[labels] = self._threads.get(labels, 0) + 1
         if entry.launch:

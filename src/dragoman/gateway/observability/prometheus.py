@@ -24,7 +24,7 @@ from dragoman.routing.health_state import HealthLevel
 
 
 def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:
-    """Prometheus text of all processes together; `stored_bytes` is what the store that they share holds, if known."""
+    """Prometheus text of all processes together; `stored_bytes` is the size of the shared store, if known."""
     cells: dict[CellKey, MetricCell] = {}
     for snapshot in snapshots:
         for cell in snapshot.cells:

@@ -50,7 +50,7 @@ class Record(Struct):
     provider: str = ""
     model: str = ""
     provider_protocol: str = ""
-    # The line that the name is of, where that has several targets, by which policy they were ordered, and why so.
+    # The route of the name, if it has several targets, its policy, and the reason of the choice.
     route: str = ""
     policy: str = ""
     reason: str = ""
@@ -70,7 +70,7 @@ class Record(Struct):
     losses: tuple[LossLine, ...] = ()
     # The error: a kind of failure, "cancelled" by the client, our "shutdown", "truncated" on another path, or "".
     failure: str = ""
-    # Why the gateway itself refused a request, in words, without contents; whether it did so before it knew the client.
+    # Why the gateway itself rejected a request, without contents; and whether it did so before it knew the client.
     refusal: str = ""
     at_door: bool = False
     # The remedy of a problem, for the operator.

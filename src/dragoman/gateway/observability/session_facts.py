@@ -30,7 +30,7 @@ LONG_HISTORY = 32 * 1024
 _SLOT = "session hints"
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MAX_KEYS = 4096
-# Facts of a request, and its history beside that of an earlier one, if it is long enough.
+# Facts of a request, and its history relative to an earlier one, if it is long enough.
 Extracted = tuple[ExchangeFacts, PrefixMatch | None]
 
 

@@ -20,7 +20,7 @@ class UnexpectedErrors(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record."""
-        # The loop shows the failed task in further lines, with the exception's words in them.
+        # The loop logs the failed task in further lines, which contain the exception's message.
         words = record.getMessage().partition("\n")[0]
         fields: JsonObject = {"logger": record.name}
         error = record.exc_info[1] if record.exc_info else None

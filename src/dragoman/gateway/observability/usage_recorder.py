@@ -65,7 +65,7 @@ class UsageRecorder:
         self._journal: Journal | None = None
         self._ingest_thread: IngestThread | None = None
         self._sync: JournalSync | None = None
-        # Whether clients are told of the end of an answer once it is on the disk.
+        # Whether the end of a response waits until its record is on the disk.
         self.waits = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = False

@@ -22,7 +22,7 @@ _OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host,
 def bind(host: str, port: int) -> socket.socket:
     """A socket to be shared by all workers. It is bound, and listens only after all checks."""
     if not 0 <= port <= _LAST_PORT:
-        # The resolver takes larger ones, too, and leaves out what does not fit.
+        # The resolver accepts larger ones, too, and truncates them.
         raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -36,7 +36,7 @@ from dragoman.tokens.table import fitted_table
 # print its traceback.
 MAX_TURN_SECONDS = 15.0
 _GRACE = 2.0
-# So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
+# Seconds until a worker's loop must turn for the first time; and seconds to end, beyond its other limits.
 MAX_START_SECONDS = 60.0
 LAST_MOMENTS = 10.0
 # Interval of the checks. After a longer gap the clock says nothing about other processes: the machine slept.
@@ -284,7 +284,7 @@ class Supervisor:
             os._exit(status)
 
     def _let_go(self) -> None:
-        """Close what belongs to the supervisor alone."""
+        """Close the supervisor's own resources."""
         os.close(self._lifeline)
         os.close(self._held)
         self._signals.close()

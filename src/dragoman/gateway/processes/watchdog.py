@@ -15,8 +15,8 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 
 _BEAT = 1.0
 _STDERR = 2
-# A traceback that is not read blocks its writer, if the output cannot be made non-blocking, as with a socket. So long
-# it may take; then the system's own clock ends the process without it.
+# A traceback that is not read blocks its writer, if the output cannot be made non-blocking, as with a socket. Seconds
+# for the traceback; then a system timer ends the process.
 _GRACE = 2.0
 # Requests the traceback of one worker among several.
 DUMP_SIGNAL = signal.SIGUSR2

@@ -1,6 +1,6 @@
 """Storage quota, in all and per key (decision 37). An exchange whose response is stored reserves room for its input
 before its provider is called. Expired rows are removed first; if there still is no room, the client gets a 507. Running
-responses end as usual: the next check counts them. Below half a limit an exchange goes on at once, and the total is
+responses end as usual: the next check counts them. Below half a limit an exchange continues at once, and the total is
 read once a second without waiting; above, it waits for the total."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Quota:
         self._looked: dict[bytes, float] = {}
 
     async def reserve(self, owner: bytes, size: int) -> Callable[[], None]:
-        """Have room for so many bytes of an owner, and give what gives it back; `StorageFull` if there is none."""
+        """Reserve bytes of an owner; returns the release; `StorageFull` if there is none."""
         if self._store is None:
             return nothing
         if self._lacks(owner, size, _FAR):
@@ -92,7 +92,7 @@ class Quota:
             raise undone(error, self._log) from None
 
     def _lacks(self, owner: bytes, size: int, share: int = 1) -> str:
-        """The setting by which there is no room for so many bytes in one `share` of it; "" if there is."""
+        """The setting that leaves no room for this many bytes in one `share` of it; "" if there is."""
         if self._max_bytes_per_key and share * (self._own[owner] + size) > self._max_bytes_per_key:
             return "max_bytes_per_key"
         return "max_bytes" if self._max_bytes and share * (self._total + size) > self._max_bytes else ""

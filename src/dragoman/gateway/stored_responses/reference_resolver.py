@@ -92,7 +92,7 @@ class ResolvedReferences(Struct, frozen=True, kw_only=True):
 
 
 def refers(references: References, *, native: bool) -> bool:
-    """Whether there is anything to be looked up for a request, of a provider that keeps items (`native`) or another."""
+    """Whether a request needs lookups, for a provider that stores items (`native`) or another."""
     named = references.previous is not None or references.conversation is not None or bool(references.referred)
     return named or (native and bool(references.looked_up))
 
@@ -101,8 +101,8 @@ def resolve_references(
     tables: Tables | None, *, owner: bytes, references: References, size: int, native: bool, shared: bool, limit: int
 ) -> ResolvedReferences | None:
     """Everything that is looked up for one request of `size` bytes (`limit` at most), in one state of the store; None
-    if it goes on as it is and its response is not stored here. `native`: the provider has state of its own; `shared`:
-    several owners have theirs there."""
+    if it continues unchanged and its response is not stored here. `native`: the provider has state of its own;
+    `shared`: several owners have theirs there."""
     if native:
         check_own(tables, owner, references, shared=shared)
     resolved = None if tables is None else find_references(tables, owner, references, size, native=native, limit=limit)
@@ -180,7 +180,7 @@ def resolve_request(body: bytes, references: References, resolved: ResolvedRefer
 def storing_provider_of(
     tables: Tables, owner: bytes, references: References, *, owners_recorded: bool = True
 ) -> str | None:
-    """The provider that stores what a request refers to; "" if all of it is stored here, None if unknown. With
+    """The provider that stores the referenced items; "" if all of it is stored here, None if unknown. With
     `owners_recorded` only a conversation can be unknown: those made elsewhere are not recorded."""
     responses, conversation = tables.responses, references.conversation
     if references.previous is not None and (provider := responses.storing_provider(owner, references.previous)):
@@ -214,7 +214,7 @@ def _may_be_own(table: Responses | Conversations | None, owner: bytes, name: str
 
 
 def relied_on_in(references: References, resolved: ResolvedReferences | None) -> tuple[str, ...]:
-    """The ids by which a provider that keeps items would look something up for a request as it goes out, each once."""
+    """The IDs that a storing provider would look up for the final request, each once."""
     if resolved is None:
         return tuple(dict.fromkeys((*references.referred.values(), *references.looked_up)))
     return tuple(dict.fromkeys(name for body in resolved.bodies if (name := relied_on(body)) is not None))
@@ -343,7 +343,7 @@ def _resolved(
     # Each id is looked up once, however often a request refers to it.
     stored_by_id: dict[str, bytes | None] = {}
     for api_path, reference in referred.items():
-        # Of an item that a provider keeps there is only the id.
+        # Of an item that a provider stores, only the ID is known.
         assert tables is not None
         if reference not in stored_by_id:
             stored_by_id[reference] = tables.responses.item(owner, reference)

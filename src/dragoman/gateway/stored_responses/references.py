@@ -1,4 +1,4 @@
-"""References: what a Responses request refers to, by its bytes alone: it is parsed in a thread without the store."""
+"""References: the references of a Responses request, by its bytes alone: it is parsed in a thread without the store."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def _referred(named: _Named) -> str | None:
 
 
 def relied_on(item: bytes) -> str | None:
-    """The id by which a provider that keeps items would look something up for this one."""
+    """The ID that a storing provider would look up for this item."""
     named = named_in(item)
     reference = _referred(named)
     return _completed(named) if reference is None else reference
 
 
 def completed_by(item: bytes) -> str | None:
-    """The id by which a provider that keeps items would complete this one."""
+    """The ID by which a storing provider would complete this item."""
     return _completed(named_in(item))
 
 

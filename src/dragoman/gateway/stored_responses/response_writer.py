@@ -47,7 +47,7 @@ class Task(Struct, frozen=True, kw_only=True):
     # Whether the provider was told to store nothing, whatever the client wished.
     stored_here: bool = False
     holder: str = ""
-    # The conversation that its provider keeps, too.
+    # The conversation that its provider stores, too.
     conversation: str = ""
 
     @property
@@ -69,8 +69,8 @@ class ResponseWriter:
 
     def __init__(self, task: Task, log: Log) -> None:
         self._log = log
-        # The id of a response that its provider keeps, whether it is noted whose that is, and whether the next frame is
-        # soon enough to try.
+        # The ID of a response that its provider stores, whether its owner is recorded, and whether the next frame may
+        # retry that.
         self._name: str | None = None
         self._is_owner_recorded = False
         self._tries = True

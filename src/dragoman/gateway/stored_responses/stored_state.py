@@ -145,7 +145,7 @@ async def look_up_references(
 async def locate_provider(
     state: StoredState, key: Identity | None, references: References, *, owners_recorded: bool
 ) -> str | None:
-    """The provider that stores what a request refers to, as `storing_provider_of` gives it."""
+    """The provider that stores the referenced items, as returned by `storing_provider_of`."""
     if state.store is None:
         return ""
     return await state.store.read(
@@ -162,7 +162,7 @@ async def check_references(
     *,
     shared: bool,
 ) -> None:
-    """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
+    """Reject possible references to another key's items in a Responses request without lookups."""
     if references is None or not target.stores_at_provider:
         return
     owner = owner_of(key)

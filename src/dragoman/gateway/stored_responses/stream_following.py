@@ -131,7 +131,7 @@ def _given_up(tables: Tables, owner: bytes, response_id: str) -> tuple[str, int]
 
 
 async def _reads_on(client: Client, seconds: float) -> bool:
-    """Wait for a listener that does not read; False if it did not for so long."""
+    """Wait for a listener that does not read; False after that time without a read."""
     reads = asyncio.Event()
     client.on_resume = reads.set
     try:

@@ -51,7 +51,7 @@ class TurnLookup:
         return store.may_have_turns(owner) and (len(body) > INLINE or turns.marker in body)
 
     async def look_up(self, owner: bytes, body: bytes, key: str) -> None:
-        """Look up what a request's turns lack; `key` is the name of the gateway key."""
+        """Look up the missing reasoning of a request's turns; `key` is the name of the gateway key."""
         self._cached_turns = {}
         turns, store = self._turns, self._runtime.state.store
         if turns is None or store is None:

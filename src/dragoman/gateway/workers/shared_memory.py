@@ -17,7 +17,7 @@ _FLAGS, _SLOT, _BYTES = 3, 3, 8
 
 
 class SharedMemory:
-    """The page, for so many workers."""
+    """The shared page, for this many workers."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
@@ -30,7 +30,7 @@ class SharedMemory:
 
     @property
     def several_owners(self) -> bool:
-        """Whether any process has come to know keys of several owners."""
+        """Whether any process knows keys of several owners."""
         return self._numbers[_SEVERAL_OWNERS] != 0
 
     def record(self, protection: Protection) -> None:
@@ -70,7 +70,7 @@ class SharedMemory:
             self._numbers[_FLAGS + _SLOT * worker + number] = 0
 
     def port(self, worker: int) -> int:
-        """Where a worker tells what it counted; 0 if it does not."""
+        """The port at which a worker serves its counts; 0 if none."""
         return self._numbers[_FLAGS + _SLOT * worker + 1]
 
     def set_port(self, worker: int, port: int) -> None:

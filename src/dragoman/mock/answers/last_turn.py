@@ -31,7 +31,7 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
 
 
 class LastTurn(Struct, frozen=True, kw_only=True):
-    """The user's last turn and what goes with it; `thoughts` counts the returned reasoning."""
+    """The user's last turn and its context; `thoughts` counts the returned reasoning."""
 
     text: str = ""
     attachments: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ _NAMES: dict[type, str] = {Image: "an image", Document: "a document", Audio: "a 
 
 
 def describe_media(part: Part) -> str | None:
-    """A picture, file or sound in words: its media type and size, or where it is; None for anything else."""
+    """An image, file or audio in words: its media type and size, or its address; None for anything else."""
     if not isinstance(part, Image | Document | Audio):
         return None
     details = [_source(part.source)]

@@ -74,7 +74,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def call_one(turn: LastTurn) -> ModelOutput:
-    """A call of the first tool, or what the last call gave."""
+    """A call of the first tool, or the output of the last call."""
     return _calls(turn, 1)
 
 
@@ -164,7 +164,7 @@ def go_on(turn: LastTurn) -> ModelOutput:
 
 
 _status = re.compile(r"(?<!\d)[45]\d\d(?!\d)").search
-# 503 with no word beside it is no overload on every protocol.
+# 503 without a code means no overload in some protocols.
 _KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
@@ -206,7 +206,7 @@ CREATED, _CREATED_AT = 1_767_225_600, "2026-01-01T00:00:00Z"
 
 
 def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
-    """All models, by their names; to each belong the words that are shown where a protocol shows any."""
+    """All models, by their names, with their descriptions for protocols that have any."""
     data: JsonList = [one_listed(name, words, protocol) for name, words in models.items()]
     if protocol != MESSAGES:
         return {"object": "list", "data": data}

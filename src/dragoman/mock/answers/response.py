@@ -107,7 +107,8 @@ class Cut(Struct, frozen=True, kw_only=True):
 
 
 def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
-    """Cut an answer at a stop string in its text, and at `cap` tokens in all; a call that does not fit is not made."""
+    """Cut a response at a stop sequence in its text, and at `cap` tokens in all; a call that does not fit is
+    dropped."""
     retained: list[Part] = []
     remaining = cap
     for part in parts:

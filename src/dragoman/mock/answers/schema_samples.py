@@ -12,7 +12,7 @@ from dragoman.wire.json import encode
 # Beyond the first bound only required members are generated; beyond the second one none: a schema may contain itself.
 _ENOUGH, _TOO_MANY = 2000, 4000
 _DEEP, _TOO_DEEP = 12, 40
-# So many characters that a schema dictates count as one more value.
+# This many characters of a constant in a schema count as one more value.
 _STEP = 256
 _MAX_STRING_LENGTH = 10_000
 _MAX_ITEMS = 100

@@ -1,4 +1,4 @@
-"""Memory: what the mock knows beyond the request at hand, all of it bounded: the oldest is forgotten first."""
+"""Store of the mock: everything beyond one request, with limits: the oldest entries are dropped first."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Strict: what the services refuse, each its own; `checks` selects the checks of a protocol."""
+"""Strict: the rejections of each service; `checks` selects the checks of a protocol."""

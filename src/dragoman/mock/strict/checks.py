@@ -1,4 +1,4 @@
-"""Checks: what the real services refuse, as the failure that they answer."""
+"""Checks: the rejections of the real services, as failures."""
 
 from __future__ import annotations
 

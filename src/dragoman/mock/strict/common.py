@@ -19,7 +19,7 @@ _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 _INNER = ("items", "additionalProperties", "not")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _TABLES = ("properties", "$defs", "definitions")
-# Schemas nest; what goes deeper than any service follows is not looked at.
+# Schemas nest; levels deeper than any service reads are not checked.
 _DEEPEST = 100
 _MAX_ISSUED = 20_000
 
@@ -73,7 +73,7 @@ def _forget(entries: dict[str, JsonObject] | dict[str, list[JsonObject]] | dict[
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text, as a table of names is easiest read."""
+    """The words of a text, for readable tables of names."""
     return frozenset(text.split())
 
 

@@ -28,7 +28,7 @@ _MEMBERS = words(
     "metadata service_tier speed inference_geo container diagnostics user_profile_id temperature top_p top_k "
     "context_management compaction mcp_servers fallbacks fallback_credit_token thread output_format"
 )
-# Members that exist only under a beta: what the name of one begins with.
+# Members that need a beta: the prefix of its name.
 _BETAS = {
     "context_management": ("context-management-", "compact-"),
     "compaction": ("compact-",),
@@ -46,7 +46,7 @@ _is_call_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 _UNSUPPORTED = frozenset({"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "exclusiveMinimum"})
 _MAX_CACHE_BREAKPOINTS = 4
 _MAX_USER_ID_LENGTH = 256
-# Each kind of block: the members it may have beside `type`.
+# The members of each type of block, besides `type`.
 _BLOCKS: Members = {
     kind: words(members)
     for kind, members in {

@@ -23,7 +23,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 _LEAST_CAP = 16
 _MAX_ID_LENGTH = 64
-# `client_metadata` is what the vendor's own agent sends.
+# `client_metadata` is sent by the vendor's own agent.
 _MEMBERS = words(
     "model input instructions previous_response_id conversation store background stream stream_options include "
     "max_output_tokens max_tool_calls tools tool_choice parallel_tool_calls text reasoning temperature top_p "

@@ -1,4 +1,4 @@
-"""Writing: what the parts of one request share while it is written for a Messages provider."""
+"""Encode context: state that the parts of one request share while it is encoded for a Messages provider."""
 
 from __future__ import annotations
 

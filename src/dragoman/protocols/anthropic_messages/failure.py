@@ -76,7 +76,7 @@ def is_error(body: JsonObject) -> bool:
 
 
 def broken_failure(word: str | None, error: JsonValue) -> Failure | None:
-    """The failure of a response whose stop reason means that it broke off, in the words of the error beside it."""
+    """The failure of a response whose stop reason means that it broke off, with the text of the error next to it."""
     broken = broken_off(word)
     return broken if broken is None or not error else failure_in_body({"error": error})
 

@@ -146,7 +146,7 @@ def hosted_id(call_id: str, prefix: str) -> str:
 
 
 def mcp_call_block(part: HostedCall) -> JsonObject:
-    """A call to a tool server, in this protocol's words."""
+    """A call to a tool server in the form of this protocol."""
     return {
         "type": "mcp_tool_use",
         "id": hosted_id(part.call_id, "mcptoolu_"),
@@ -177,7 +177,7 @@ def listing_block(part: HostedResult, server: str) -> JsonObject:
 
 
 def _listed_tools(listed: JsonList) -> Iterator[JsonObject]:
-    """Tools as lists of this protocol have them; hints beside them (`annotations`) have no place here."""
+    """Tools as lists of this protocol have them; their `annotations` cannot be expressed here."""
     for tool in listed:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue

@@ -62,7 +62,7 @@ def repair_reasoning(
 
 
 def _turn_lacks_thinking(body: bytes) -> bool:
-    """Whether the turn that the answer goes on from, a prefill or calls with results, begins with anything else."""
+    """Whether the turn that the response continues, a prefill or calls with results, begins with another block."""
     first_type: JsonValue = None
     user = has_results = False
     for role, types in _from_the_end(body):

@@ -59,7 +59,7 @@ def _text_block(text: str) -> JsonObject:
 
 
 def encode_text(part: Text, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """A text; nearly all are nothing but their words."""
+    """A text; nearly all have no other members."""
     block: JsonObject = {"type": "text", "text": part.text}
     if part.citations or part.cache is not None or part.extras is not None or part.logprobs is not None:
         _encode_text_options(part, block, at, writing)
@@ -299,7 +299,7 @@ def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeCont
 
 
 def _encode_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """Another provider's compaction: its summary as the user's words, if it has one that can be read."""
+    """Another provider's compaction: its summary as user text, if it is readable."""
     native = _restored_compaction(part, at, writing)
     if native is not None:
         return native

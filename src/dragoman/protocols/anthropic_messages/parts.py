@@ -335,7 +335,7 @@ def encode_blocks(parts: tuple[Part, ...]) -> JsonList:
 
 
 def is_plain(part: Text) -> bool:
-    """Whether a text is its words and nothing else."""
+    """Whether a text has no other members."""
     return part.cache is None and part.extras is None and not part.citations and part.logprobs is None
 
 
@@ -377,7 +377,7 @@ def _encode_document(part: Document) -> JsonObject:
 
 
 def encode_source(source: Inline | Url | FileRef | PlainText | Passages) -> JsonObject:
-    """A source in this protocol's words."""
+    """A source in the form of this protocol."""
     match source:
         case Inline():
             return {"type": "base64", "media_type": source.media_type, "data": source.data}

@@ -68,7 +68,7 @@ def _requested_budget(reasoning: Reasoning) -> int | None:
     effort = reasoning.effort
     if effort is None or effort == "none":
         return None
-    # Words added later have meant more, not less.
+    # Values added later have meant more, not less.
     return budget_for(effort) or budget_for("max")
 
 

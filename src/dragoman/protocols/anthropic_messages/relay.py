@@ -78,7 +78,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
-    """The body without the line that changes on every request, which no other host's prefix cache survives (I4)."""
+    """The body without the line that changes on every request, and defeats prefix caches of other providers (I4)."""
     for member in reversed(object_members(body)):
         if member.key == "system":
             break
@@ -119,7 +119,7 @@ _TELEMETRY_NOTE = "the client's telemetry line is left out"
 
 
 def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
-    """The same request with the paused turn as its last message, so that the provider goes on from there."""
+    """The same request with the paused turn as its last message, so that the provider continues it."""
     turn = encode({"role": "assistant", "content": list(blocks)})
     for member in reversed(object_members(body)):
         if member.key == "messages":

@@ -233,7 +233,7 @@ def _decode_metadata(fields: Fields, leftovers: JsonObject) -> str | None:
 
 
 def _decode_config(fields: Fields, leftovers: JsonObject) -> tuple[OutputFormat | None, str | None]:
-    """The form of the answer, and the effort beside it."""
+    """The output format, and the effort."""
     config = fields.optional_fields("output_config")
     effort = config.optional_text("effort") if config is not None else None
     output = _decode_format(config, fields)

@@ -247,7 +247,7 @@ def _encode_cache_options(
 
 
 def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeContext) -> tuple[str, ...]:
-    """Stop strings; blank ones are refused by the provider, surplus ones are left to emulate."""
+    """Stop sequences; the provider rejects blank ones, and surplus ones are emulated."""
     stops: list[str] = []
     for index, stop in enumerate(request.stop):
         if stop.strip():

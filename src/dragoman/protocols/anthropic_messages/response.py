@@ -231,13 +231,13 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
 
 
 def refusal_in(parts: tuple[Part, ...]) -> str | None:
-    """The words of refusal in an answer, if it has any."""
+    """The refusal text in a response, if it has any."""
     texts = [part.text for part in parts if isinstance(part, Refusal)]
     return "".join(texts) if texts else None
 
 
 def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
-    """Stop reason, stop string and details (§17, §20)."""
+    """Stop reason, stop sequence and details (§17, §20)."""
     word = STOP_REASON_NAMES[stop.reason]
     if stop.reason is _SEQUENCE and stop.sequence is None:
         word = "end_turn"

@@ -9,7 +9,7 @@
     any       error, unreadable          over, told as Failed
     over      anything                   nothing
 
-Nothing here raises: what cannot be read ends the stream as a bad gateway would.
+Nothing here raises: unreadable data ends the stream like a bad gateway.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class MessagesStreamDecoder:
         self._held: dict[int, JsonObject] = {}
         self._held_order: deque[int] = deque()
         self._whole_stop: Fields | None = None
-        # The error beside a stop reason that means a failure.
+        # The error next to a stop reason that means a failure.
         self._error: JsonValue = None
         self._has_content = False
         self.text_frames = TextFrames()
@@ -244,7 +244,7 @@ class MessagesStreamDecoder:
         fields = Fields(event)
         index = fields.optional_integer("index")
         if index is None:
-            # Some servers do not number what comes one by one.
+            # Some servers send no index for sequential blocks.
             index = self._unnumbered = self._unnumbered - 1
         start = fields.object("content_block")
         self._unknowns.members(event, _EVENT)

@@ -118,7 +118,7 @@ class _Writer:
 
 
 class _TextWriter(_Writer):
-    """Text or words of refusal; citations are attached without splitting the block (§19)."""
+    """Text or refusal text; citations are attached without splitting the block (§19)."""
 
     __slots__ = ("_buffer", "_ledger", "_part", "_prefix", "_weighed")
 
@@ -176,7 +176,7 @@ class _TextWriter(_Writer):
 
 
 class _RefusalWriter(_TextWriter):
-    """Words of refusal; a block only once they are more than white space, as in a whole answer."""
+    """Refusal text; a block only once it is more than whitespace, as in a full response."""
 
     __slots__ = ("opened",)
 
@@ -223,7 +223,7 @@ class _ThinkingWriter(_Writer):
 
 
 class _CallWriter(_Writer):
-    """A call with JSON arguments; what does not begin as an object is held and wrapped (N3)."""
+    """A call with JSON arguments; arguments that do not begin as an object are buffered and wrapped (N3)."""
 
     __slots__ = ("_first", "_held", "_ledger", "_part", "_passes", "_prefix")
 

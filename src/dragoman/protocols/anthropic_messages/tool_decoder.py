@@ -1,6 +1,6 @@
 """Tools and tool choice, decoded by `type` (mapping.md §13). Tools that only this protocol's servers run or define are
-stored in full in `extras`, beside what others can use. A tool server is declared twice, in `mcp_servers` and in a
-toolset: both become one `McpTool`, whose extras hold both objects."""
+stored in full in `extras`, next to the parts that others can use. A tool server is declared twice, in `mcp_servers` and
+in a toolset: both become one `McpTool`, whose extras hold both objects."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _INPUT_SCHEMA: JsonObject = {
 
 
 class EncodedTools(ToolDeclarations, kw_only=True):
-    """The tools as they are written, each beside its specification and place, and the tool servers by label."""
+    """The encoded tools, each with its specification and location, and the tool servers by label."""
 
     declarations: list[tuple[ToolSpec, JsonObject, Place]]
     servers: dict[str, JsonObject]

@@ -315,7 +315,7 @@ def _is_legal(following: TurnKind | None, conversation: MessageList, writing: Re
 
 
 def _repair_ends(request: Request, conversation: MessageList, writing: RequestEncodeContext, *, is_begun: bool) -> None:
-    """Make the first and the last message what the provider accepts; if `is_begun`, there are messages before."""
+    """Make the first and the last message valid for the provider; if `is_begun`, there are messages before."""
     ledger = writing.ledger
     messages = conversation.messages
     if not messages:

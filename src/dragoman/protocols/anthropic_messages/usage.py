@@ -13,7 +13,7 @@ from dragoman.rules import counts
 from dragoman.rules.response_metadata import EnumValues
 from dragoman.wire.fields import Fields
 
-# Tiers of other protocols in this one's words (U7).
+# Tiers of other protocols in this one's values (U7).
 _STANDARD = "standard"
 _TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
