@@ -298,9 +298,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     usual_usage: Callable[[UsageMembers], Usage | None] | None = None
     # A request by its members; whether it streams, and whether it is crowded.
     glance: Callable[[Mapping[str, Raw], bool, bool], RequestGlance]
-    # Members without which no request refers to what its provider stores beside responses, as they are written.
+    # Members without which no request references items of its provider other than responses, in wire form.
     reference_keys: tuple[bytes, ...]
-    # Where a request may name models beside its own (`wire/member_paths.py`), which the relay forwards as written.
+    # Where a request may name further models (`wire/member_paths.py`), which the relay forwards unchanged.
     model_members: tuple[str, ...]
     # Requested tiers with prices of their own: their names in requests of any protocol to those in price books.
     tiers: Mapping[str, str]

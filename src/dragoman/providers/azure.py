@@ -31,7 +31,7 @@ _OF_DEPLOYMENTS = frozenset(
         *("/audio/speech", "/images/generations", "/images/edits"),
     }
 )
-# The v1 style has versions too, but they are words.
+# The v1 style has versions too, but they are not dates.
 _is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
 
 

@@ -156,7 +156,7 @@ def parse_keys(provider: Provider, key: str) -> Keys:
 
 
 def signature(provider: Provider, keys: Keys, call: UpstreamRequest) -> HeaderList:
-    """The headers that sign a call; what a proxy may change on the way is left out of the signature."""
+    """The headers that sign a call; headers that a proxy may change are not signed."""
     require_botocore(provider)
     from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # botocore has no types
     from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # botocore has no types
@@ -209,7 +209,7 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
         try:
             frozen = (refreshable[0] if refreshable else load()).get_frozen_credentials()
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-            # The second is what AWS itself refuses, a role that may not be taken; its words name the account.
+            # The second is a rejection by AWS itself, of a role that may not be assumed; its message names the account.
             refreshable.clear()
             raise Unreachable("The provider's credentials are not available.") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS

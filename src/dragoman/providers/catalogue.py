@@ -55,7 +55,7 @@ class _Facts(Struct, frozen=True, kw_only=True):
 
 
 class CatalogueEntry(_Facts, frozen=True, kw_only=True):
-    """One entry of the catalogue. The config makes a `Provider` of it, with a key and what the operator wrote."""
+    """One entry of the catalogue. The configuration makes a `Provider` of it, with a key and the operator's members."""
 
     name: str
     capabilities: tuple[CapabilityRow, ...] = ()

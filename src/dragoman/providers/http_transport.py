@@ -154,7 +154,7 @@ def _walked(path: str) -> list[str]:
 
 
 def _is_dots(segment: str) -> bool:
-    # Some servers decode before they walk, and some leave out what follows a semicolon.
+    # Some servers decode before they resolve the path, and some ignore text after a semicolon.
     plain = re.split(";|%3b", segment, maxsplit=1)[0].replace("%2e", ".")
     return plain in (".", "..")
 
@@ -197,8 +197,8 @@ def encode_key(provider: Provider, key: str) -> bytes:
 
 
 def version_in_body(order: Order, classic: str) -> str:
-    """The version that clouds take in the body: their name of the first version, which keeps the meaning of a request
-    in it; a newer one goes out as it is, as by the official SDK."""
+    """The version that clouds take in the body: their name of the first version, which has the same meaning; a newer
+    one is sent unchanged, as by the official SDK."""
     option = order.provider.options.get("anthropic_version")
     version = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
     return option or (classic if version == _FIRST_VERSION else version.decode("latin-1"))

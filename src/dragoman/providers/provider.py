@@ -14,7 +14,7 @@ _PROTOCOLS = frozenset[str](PROTOCOL_NAMES)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One protocol at one address: `base_url` is what that protocol's official SDK would take as its base URL."""
+    """One protocol at one address: `base_url` has the form of that protocol's official SDK."""
 
     protocol: str
     base_url: str
@@ -39,7 +39,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     vendor: str = ""
     # Capabilities of its models that override the built-in rules.
     capabilities: tuple[CapabilityRow, ...] = ()
-    # Sent with every call, beside those of the protocol.
+    # Sent with every call, in addition to those of the protocol.
     headers: Mapping[str, str] = {}
     # Models to list; None means the provider's model list.
     models: tuple[str, ...] | None = None

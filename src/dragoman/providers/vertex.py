@@ -36,7 +36,7 @@ from dragoman.wire.json_spans import object_members, with_member, without
 
 _VERSION = "vertex-2023-10-16"
 _COUNT = "/v1/messages/count_tokens"
-# All of Anthropic's API that is there beside conversations.
+# The parts of Anthropic's API other than conversations that exist there.
 PATHS = frozenset({_COUNT})
 _REGIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")

@@ -25,7 +25,7 @@ from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
 
-# So many are shown where a text means several.
+# Maximum matches that are shown for an ambiguous text.
 _SEVERAL = 5
 _ANY = (1 << 63) - 1
 _MICRO = 1_000_000

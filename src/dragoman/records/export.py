@@ -133,7 +133,7 @@ def csv_line(cells: Sequence[object]) -> bytes:
 
 
 class CallId(Struct, frozen=True):
-    """One call to a provider, by the provider's own id, to lay beside its invoice; "" if it has none."""
+    """One call to a provider, by the provider's own ID, for comparison with its invoice; "" if it has none."""
 
     provider: str
     id: str

@@ -10,8 +10,8 @@ _BEGINNING = "req_"
 # Digits of the time in microseconds, in hex, from the year 1978 to 2112. The letters after them cannot be guessed.
 _DIGITS = 13
 _LETTERS = 11
-# The fewest digits by which an id is looked for: those after them come to a little more than an hour. Clocks are read
-# more than once, and are set between.
+# The minimum digits of an ID prefix: the rest covers a little more than an hour. Clocks are read more than once, and
+# are set between.
 _MIN_DIGITS = 5
 _MOMENT = 2_000_000
 

@@ -28,13 +28,13 @@ EVERY = 1.0
 _MAX_INTERVAL = 30.0
 # Seconds to wait for a lock at a time.
 _LOCK_TIMEOUT = 1.0
-# Rows that are too old are looked for so often, in seconds, and removed in steps of so many, each of which is to take
-# no longer than so many seconds; then others have their turn.
+# Interval of searches for expired rows, in seconds, the number of rows per step, and the time limit of a step; then
+# other work has its turn.
 _RETAIN_EVERY = 60.0
 _MIN_BATCH, _MAX_BATCH = 10, 1000
 _MAX_STEP_SECONDS, _SHORT_STEP_SECONDS = 0.01, 0.004
 _BETWEEN, _STEPS = 0.02, 20
-# With at most so many rows since its last step, it has time to assign sessions.
+# Maximum rows since its last step for which it counts as idle, and assigns sessions.
 _IDLE_ROWS = 10
 _DAY = 86_400_000_000
 # Days for which the ends of histories are known, unless rows expire earlier: a later continuation is a new thread.
@@ -209,7 +209,7 @@ class IngestThread:
         journal = self._journal
         while journal.removed:
             path, descriptor = journal.removed[0]
-            # Behind the last one of a worker that has ended, nothing goes on.
+            # After the last journal of an ended worker, there is no successor.
             is_last = journal.is_closed and path == journal.path
             crashed_by = self._clock() // 1000 if is_last else None
             lost = self._opened().ingest_removed(descriptor, path, crashed_by=crashed_by)

@@ -27,9 +27,9 @@ from dragoman.records.journal_lock import lock_one_that_is_there
 from dragoman.records.sanitize import sanitize_entry
 
 VERSION = 1
-# A journal is followed by another one beyond so many bytes.
+# Size beyond which a journal is followed by another one.
 MAX_JOURNAL_BYTES = 16 * 1024 * 1024
-# Lines that could not be written wait for room in memory, up to so many bytes.
+# Maximum bytes of entries that wait in memory because they could not be written.
 _MAX_WAITING_BYTES = 4 * 1024 * 1024
 # Seconds until a journal that could not be opened is tried again.
 _REOPEN_AFTER = 1.0
@@ -40,7 +40,7 @@ _TRIES = 8
 
 _encode_into = msgspec.json.Encoder().encode_into
 _ALL = slice(None)
-# The entry in the line of one that is open.
+# The entry in the line of an open exchange.
 _OPENED = slice(len('01234567 ["open",'), -len("]\n"))
 
 

@@ -29,7 +29,7 @@ class TokenCounts(Struct, frozen=True, array_like=True, gc=False):
 
 
 class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
-    """Nano-dollars by class, each 0 where nothing is known; `unpriced` names what had no price."""
+    """Nano-dollars by class, each 0 where nothing is known; `unpriced` names parts without a price."""
 
     input: int = 0
     output: int = 0

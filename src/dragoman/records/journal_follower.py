@@ -29,7 +29,7 @@ class JournalFollower:
     def __init__(self, path: str) -> None:
         self._directory = directory_of(path)
         self._followed: dict[str, _Followed] = {}
-        # Open exchanges, with the journal that has the line of each.
+        # Open exchanges, with the journal of each.
         self._open: dict[str, tuple[str, JournalEntry]] = {}
         self._look_for_journals()
         for each in self._followed.values():

@@ -25,9 +25,9 @@ from dragoman.store.record_tables import RecordTables, is_outdated, open_record_
 # Bytes of JSON per token, if no count is known.
 _BYTES_OF_A_TOKEN = 4
 
-# For so long, in microseconds, a journal that is gone may come back.
+# Time in microseconds for which a missing journal may come back.
 _MAY_COME_BACK = 30 * 86_400_000_000
-# So many bytes of a journal are written in one transaction, for which others wait.
+# Bytes of a journal that are written in one transaction, for which other writers wait.
 _AT_ONCE = 1024 * 1024
 
 OnIngested = Callable[[Sequence[JournalEntry]], None]
@@ -215,7 +215,7 @@ class Ingester:
         except _Elsewhere:
             return 0
         except OverflowError:
-            # A provider may count anything: what no column holds is made to fit, and everything is done once more.
+            # A provider may report any number: too large ones are reduced, and everything is repeated.
             if self._is_careful:
                 raise
             self._is_careful = True

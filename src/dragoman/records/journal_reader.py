@@ -13,8 +13,8 @@ import msgspec
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.old_names import with_current_names
 
-# So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
-# others in between, as writing them does; more where a line is longer, or where nothing in it is right.
+# Bytes read at a time: few enough to stay in the processor's cache while rows are built, and to yield the interpreter
+# in between, as writing does; more for a longer line, or without any valid one.
 _SEGMENT_BYTES = 64 * 1024
 _BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
 # Nothing comes of these in the tables, right or wrong.

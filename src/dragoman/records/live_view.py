@@ -22,8 +22,8 @@ from dragoman.store.session_queries import LastExchange, SessionFigures, Session
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
 MINUTE = 60_000_000
-# Exchanges that began so long ago, in microseconds, are looked at first: what ended in the last minute may have taken
-# a while.
+# Age in microseconds up to which exchanges are searched for recent ends: one that ended in the last minute may have
+# taken a while.
 _LOOKED_BACK = 30 * MINUTE
 _AT_ONCE = 10_000
 
@@ -217,7 +217,7 @@ class LiveSnapshot(Struct, frozen=True, kw_only=True):
 
 
 class LiveView:
-    """Looks at what goes on, again and again: by thread, or by model."""
+    """The live view, refreshed repeatedly: by thread, or by model."""
 
     def __init__(self, path: str, *, by_model: bool = False, scope: KeyScope | None = None) -> None:
         self._opened = OpenExchanges(path)

@@ -191,7 +191,7 @@ class Batch:
     """Rows of one transaction, and their totals."""
 
     __slots__ = ("_by_key", "_by_tags", "_by_thread", "_listed", "_numbers", "_tagged", "_unassigned", "rows")
-    # Rows are written at the latest when there are so many.
+    # Number of rows at which they are written at the latest.
     FULL = 256
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class Batch:
         return len(rows)
 
     def write_rollups(self, tables: RecordTables) -> None:
-        """Write what all rows come to, and list the sessions that they name."""
+        """Write the totals of all rows, and the sessions that they name."""
         tables.rollups.add(self.rollups())
         tables.rollups.add_to_threads(self.thread_rollups() if self._by_thread else _without_thread(self._by_key))
         if self._by_tags:
@@ -295,7 +295,7 @@ def _added(
     | Mapping[TagKey, list[tuple[int, ...]]]
     | Mapping[ThreadIds, list[tuple[int, ...]]],
 ) -> list[tuple[object, ...]]:
-    # Sorted, so that writers of the same sums come to them in the same order.
+    # Sorted, so that writers of the same totals lock them in the same order.
     return [
         (*key, *(rows[0] if len(rows) == 1 else map(sum, zip(*rows, strict=True))))
         for key, rows in sorted(groups.items())

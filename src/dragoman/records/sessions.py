@@ -16,7 +16,7 @@ from dragoman.store.records import BUCKET_MICROSECONDS
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow
 
-# So many are shown where a text means several.
+# Maximum matches that are shown for an ambiguous text.
 _SEVERAL = 5
 # The class of threads that others began; in a session of an agent, the main one is it.
 _AGENT = "subagent"
@@ -133,7 +133,7 @@ def _statuses(queries: SessionQueries, root: Mapping[int, int], opened: Opened, 
 
 
 def find(tables: RecordTables, text: str, key: str | None = None, scope: KeyScope | None = None) -> SessionRow:
-    """The session that is called so, or the only one whose name begins so."""
+    """The session with this name, or the only one whose name begins with it."""
     rows = SessionQueries(tables.connection, scope).named(text, key, _SEVERAL + 1) if text else []
     if not rows:
         raise NotRecorded(f"there is no session {text!r}; `dragoman sessions` lists the latest")

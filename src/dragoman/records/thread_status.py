@@ -1,4 +1,4 @@
-"""Standing: what a thread is doing, by one function from facts for every view.
+"""Status: the status of a thread, by one function from facts for every view.
 
 | the last that is known of it | it is |
 | --- | --- |

@@ -67,7 +67,7 @@ class Why(Enum):
 class Candidate(Struct, frozen=True):
     """One target of a route with its metadata; None means not requested."""
 
-    # Its place in the line.
+    # Its position in the route.
     place: int
     target: Target
     health: HealthState
@@ -93,7 +93,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     # None if no target can be called.
     first: Target | None
-    # The first of the line as it is written.
+    # The first target of the route as written.
     written: Target | None
     # The policy that chose, and why its choice leads.
     policy: str
@@ -104,7 +104,7 @@ class Plan(Struct, frozen=True, dict=True):
     now: float
     # Usually the first target succeeds, and the others are not needed: if all are healthy, they are ranked on access.
     ranked: Ranked | Callable[[], Ranked]
-    # Which rules decided, as a pin holds them.
+    # The deciding rules, in the form of an affinity.
     held: str = ""
     # Where the conversation was until now, wherever it goes.
     affinity: Affinity | None = None
@@ -121,7 +121,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """All that were looked at, in the line's order."""
+        """All candidates, in the order of the route."""
         return self._ranking.candidates
 
     @cached_property

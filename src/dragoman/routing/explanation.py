@@ -51,7 +51,7 @@ DEPRIORITIZED = {
     Deprioritized.COOLDOWN: "in cooldown: called if all others fail",
 }
 
-# So many candidates are written down one by one, with so many letters of their names, which clients may choose.
+# Maximum candidates that are recorded one by one, and maximum length of their names, which clients may choose.
 _MAX_CANDIDATES = 16
 _MAX_NAME_LENGTH = 256
 _MICROSECONDS = 1_000_000

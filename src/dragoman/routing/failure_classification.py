@@ -142,7 +142,7 @@ _OVERLOADED = "overloaded"
 # Statuses for which a code may mean overload.
 _LIMITS = frozenset({429, 500, 502, 503, 529})
 
-# Meanings for which a provider has no code: status, type, and how its words begin, all of which must fit.
+# Meanings without a code of the provider: status, type, and prefix of the message, all of which must match.
 _MESSAGE_PREFIXES: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
     (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.INSUFFICIENT_QUOTA),
     # Google's servers put the reason into a list.

@@ -42,7 +42,7 @@ def may_exclude(requirements: Requirements, summary: RouteSummary) -> bool:
 
 
 def request_filter(target: Target, requirements: Requirements, first: Target) -> Filter | None:
-    """Why the request itself leaves a target out; `first` is the first of the line."""
+    """Why the request itself leaves a target out; `first` is the first target of the route."""
     if requirements.storing_provider and target.provider.name != requirements.storing_provider:
         return Filter.STORED_ELSEWHERE
     if requirements.same_model and target.model != first.model:

@@ -11,7 +11,7 @@ SLOW_START_SECONDS = 10.0
 
 
 class HealthLevel(Enum):
-    """The words of the table of decision 25, and one for targets whose keys are all in cooldown."""
+    """The states of decision 25, and one for targets whose keys are all in cooldown."""
 
     HEALTHY = "healthy"
     # It just failed: leads in proportion to its success rate until its end.

@@ -11,10 +11,10 @@ from msgspec import Struct
 from dragoman.model.losses import Strict
 from dragoman.model.request_features import RequestFeatures
 
-# Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
+# Bytes per token of a request: usual, and the minimum of any text.
 BYTES_PER_TOKEN = 4
 MAX_BYTES_PER_TOKEN = 8
-# Bytes of media that come to a token at the most, whatever they show.
+# Maximum bytes of media per token.
 MEDIA_BYTES_PER_TOKEN = 1000
 # Tokens of an answer as long as none was measured.
 DEFAULT_OUTPUT_TOKENS = 256
@@ -65,7 +65,7 @@ class Requirements(Struct, frozen=True):
     # The name of the client, and the class of its thread, if rules need them.
     client: str = ""
     thread: str = ""
-    # The provider that keeps what the request refers to.
+    # The provider that stores the referenced items.
     storing_provider: str = ""
     # Whether only targets with the model of the first one may be called.
     same_model: bool = False
@@ -76,10 +76,10 @@ class Requirements(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it comes to."""
+        """The approximate number of tokens."""
         return max(self.size - self.request_features.media, 0) // BYTES_PER_TOKEN
 
     @property
     def paid(self) -> int:
-        """About how many tokens are paid for: media come to some, and to how many only their provider knows."""
+        """The approximate number of billed tokens: media have some, and only their provider knows how many."""
         return self.tokens + self.request_features.media // MEDIA_BYTES_PER_TOKEN

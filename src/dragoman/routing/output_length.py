@@ -35,7 +35,7 @@ class Outputs:
         self._large: dict[str, tuple[float, int]] = {}
 
     def record(self, target: str, size: int, tokens: int) -> None:
-        """Learn from an answer to a request of so many bytes."""
+        """Record the output length of a request of this size."""
         lengths = self._large if size >= LARGE else self._small
         known = lengths.get(target)
         if known is None:

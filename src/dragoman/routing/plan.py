@@ -193,7 +193,7 @@ def _looked_at(
     losses_of = requirements.losses if summary.losses else None
     text = requirements.size - requirements.request_features.media
     special = may_exclude(requirements, summary)
-    # Shares are those beside the best: where all fail partly, none of them is worse off than the others.
+    # Shares are relative to the best: if all fail partly, none is worse off than the others.
     draw = (
         draws.slow_start
         if health_states is summary.all_healthy

@@ -1,4 +1,5 @@
-"""View: what a plan sees of the world, all of it handed in: health, speed, prices, the conversation, chance."""
+"""Plan inputs: everything that a plan depends on, as arguments: health, speed, prices, the conversation, random
+numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class PlanInputs(Struct, frozen=True):
         return None
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
-        """Whether all targets are well and free, and have room for so many bytes of text."""
+        """Whether all targets are healthy and free, and have room for this many bytes of text."""
         if self.busy(summary):
             return False
         for window in self.windows(summary):
@@ -74,7 +75,8 @@ class PlanInputs(Struct, frozen=True):
         return any(speed is not None and speed.in_doubt for speed in self.speeds(summary, size))
 
     def soonest(self, summary: RouteSummary, size: int, output: int) -> int:
-        """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
+        """The index of the target with the shortest expected time for this many tokens; an unknown one, if no other is
+        known."""
         speeds = self.speeds(summary, size)
         measured = [speed is not None and speed.samples > 0 for speed in speeds]
         times = [

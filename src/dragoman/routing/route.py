@@ -1,4 +1,4 @@
-"""Route: what a name leads to: targets, the policy that orders them, and the rules that go before it."""
+"""Route: the targets of a name, the policy that orders them, and the rules that replace them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RuleCondition(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
-    """Where a request goes in place of the line's own members, when it fits."""
+    """The members that replace the route's own ones for a matching request."""
 
     when: RuleCondition
     to: Route
@@ -78,7 +78,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """All targets that it may come to, each once, those of rules included."""
+        """All possible targets, each once, including those of rules."""
         by_id: dict[str, Target] = {}
         for target in self._all():
             by_id.setdefault(target.id, target)
@@ -127,7 +127,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def plain(self) -> bool:
-        """Whether all that it may come to are targets of its own."""
+        """Whether it has only targets of its own."""
         return not self.rules and all(isinstance(member, Target) for member in self.members)
 
     @cached_property
@@ -144,13 +144,13 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def priced(self) -> bool:
-        """Whether what a request costs may decide anything, in it or in any route that it may come to."""
+        """Whether cost may decide anything, in it or in any nested route."""
         inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
         return POLICIES[self.policy].prices or self.max_cost is not None or any(route.priced for route in inner)
 
     @cached_property
     def timed(self) -> bool:
-        """Whether the speed of targets may decide anything, in it or in any route that it may come to."""
+        """Whether the speed of targets may decide anything, in it or in any nested route."""
         inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
         return POLICIES[self.policy].speed or any(route.timed for route in inner)
 

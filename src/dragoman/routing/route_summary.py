@@ -1,4 +1,4 @@
-"""Route summary: what a plan must know of a route that no request changes, computed once. `leaves` are all targets,
+"""Route summary: the properties of a route for plans that no request changes, computed once. `leaves` are all targets,
 each once, with what their routes require; `tree` states which policy orders which leaves and subtrees."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Weights are compared as floats; more than this is as much.
 _MAX_WEIGHT = 2.0**53
 
-# A target, its place, what a request may cost there at most, and whether a conversation may stay there.
+# A target, its position, the maximum cost of a request there, and whether it may have affinity.
 Leaf: TypeAlias = tuple[int, Target, int | None, bool]
 
 
@@ -125,7 +125,7 @@ def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf]
 
 
 def _places(members: list[int | PolicyNode]) -> list[int]:
-    """All leaves below, each once, in the order of the line."""
+    """All leaves below, each once, in the order of the route."""
     places: dict[int, None] = {}
     for member in members:
         places.update(dict.fromkeys([member] if isinstance(member, int) else _places(list(member.members))))

@@ -1,5 +1,5 @@
 """Rule matching: which rules of a route replace its members for a request. In each route the first match decides. A
-conversation keeps the rule that decided for it, whether it still matches or not; where none did, one may, once."""
+conversation keeps its rule, whether it still matches or not; without one, a rule may apply once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _without_rules(route: Route, choice: Callable[[], int], names: list[tuple[st
 
 
 def _held_rule(route: Route, held: frozenset[str]) -> int:
-    """The rule of a route that a pin holds, by its mark or by its place."""
+    """The rule of an affinity, by its digest or by its position."""
     for index in range(len(route.rules)):
         if _digest_id(route, index) in held or f"{route.name}#{index}" in held:
             return index

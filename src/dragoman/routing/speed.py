@@ -28,7 +28,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     in_doubt: bool = False
 
     def expected(self, output: int) -> float:
-        """The expected seconds for so many tokens; infinite without responses. Only responses are measured, so divide
+        """The expected seconds for this many tokens; infinite without responses. Only responses are measured, so divide
         by the success rate; it grows with the age of the figures."""
         if not self.success_rate > 0:
             return inf
@@ -38,5 +38,5 @@ class Speed(Struct, frozen=True, kw_only=True):
 
 
 def needed(first_token: float, rate: float, output: int) -> float:
-    """The seconds that so many tokens take, by such figures."""
+    """The seconds for this many tokens, by these figures."""
     return first_token + output / (rate if rate > 0 else USUAL_RATE)

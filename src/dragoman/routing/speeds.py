@@ -18,7 +18,7 @@ _STEP = 0.5 ** (1 / 20)
 HALF_LIFE = 600.0
 # A smaller weight counts as never measured.
 _LEAST = 1e-6
-# No time and no number of tokens comes to this.
+# Real times and token counts stay below it.
 _LIMIT = 1e9
 # By which factor a sample is far from the averages, by how many seconds at least, and how many of them are a change.
 FAR = 2.0
@@ -119,7 +119,7 @@ class _Averages:
             self.streams = self.first = self.tokens = self.seconds = self.full_tokens = self.full_seconds = 0.0
 
     def speed(self, now: float, *, in_doubt: bool) -> Speed:
-        """What they come to."""
+        """The resulting speed."""
         first, rate = self._pace()
         age = max(now - self.last, 0.0)
         return Speed(
@@ -132,7 +132,7 @@ class _Averages:
         )
 
     def work_out(self, output: int) -> bool:
-        """Know how many seconds so many tokens take, until something is added; False if nothing was measured."""
+        """Compute the seconds for this many tokens, cached until the next sample; False if nothing was measured."""
         if not self.samples:
             return False
         first, rate = self._pace()
@@ -166,7 +166,7 @@ class Speeds:
     """How fast targets are. Times are in seconds of a clock that only grows."""
 
     def __init__(self, max_targets: int = MAX_TARGETS) -> None:
-        # Those of small requests, and those of large ones, in the order in which they were last heard of.
+        # The averages of small requests, and of large ones, in the order of their last samples.
         self._averages: tuple[OrderedDict[str, _Averages], OrderedDict[str, _Averages]] = (OrderedDict(), OrderedDict())
         self._max_targets = max_targets
         # Those whose averages are in doubt, of small or of large requests.
@@ -175,7 +175,7 @@ class Speeds:
     def record_response(
         self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
     ) -> None:
-        """Count a response to a request of so many bytes; `first` is when a stream's content began. `seconds` leave out
+        """Record a response to a request of this size; `first` is when a stream's content began. `seconds` leave out
         time spent waiting for the client; impossible values are ignored."""
         large = size >= LARGE
         averages = self._averages[large].get(target)
@@ -221,7 +221,8 @@ class Speeds:
         self._doubted.discard((target, size >= LARGE))
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
-        """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
+        """The index of the target with the shortest expected time for this many tokens; an unknown one, if no other is
+        known."""
         place, least, unknown = -1, inf, -1
         for index, averages in enumerate(map(self._averages[size >= LARGE].get, targets)):
             if averages is None or (averages.output != output and not averages.work_out(output)):
@@ -232,7 +233,7 @@ class Speeds:
         return place if place >= 0 else max(unknown, 0)
 
     def _begin(self, target: str, large: bool, now: float) -> _Averages:
-        """The averages of a target that is heard of for the first time; the one that was heard of last stands last."""
+        """The averages of a new target; the latest is last."""
         if len(self._averages[0]) + len(self._averages[1]) >= self._max_targets:
             self._make_room()
         averages = self._averages[large][target] = _Averages(now)

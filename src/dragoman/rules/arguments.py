@@ -134,11 +134,12 @@ class ValueScan:
 
     @property
     def endless(self) -> bool:
-        """Whether it is in a number or a word, which only what follows can end."""
+        """Whether it is inside a number or a word, which only later text can end."""
         return self._first not in _CLOSED
 
     def end_in(self, piece: str) -> int:
-        """Where in the next piece the value ends; -1 if it goes on. Not to be called after the end."""
+        """The position in the next fragment at which the value ends; -1 if it continues. Not to be called after the
+        end."""
         start = 0
         if not self._first:
             start = len(piece) - len(piece.lstrip(_BLANKS))

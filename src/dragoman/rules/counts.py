@@ -68,7 +68,7 @@ def inclusive(
     total_input: int, read: int | None, written: int | None, ledger: Ledger, *, apart: bool, priced: bool
 ) -> tuple[int, int | None]:
     """All input tokens, cached ones included, and those written to a cache (U2, U10). `apart`: a total shows that
-    cached tokens are counted beside the others; `priced`: OpenRouter counted."""
+    cached tokens are counted separately; `priced`: OpenRouter counted."""
     if read and read == written and read <= total_input and (priced or read + written > total_input):
         # OpenRouter reports the cached tokens of Gemini models under both names, which is undocumented.
         ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")

@@ -35,7 +35,7 @@ FEATURES: dict[str, Feature] = {
     "thought_signature": Feature.THINKING_SIGNATURE,
 }
 
-# The features under which what a provider ran itself is reported.
+# The features under which hosted calls are reported.
 HOSTED_FEATURES: dict[HostedKind, Feature] = {
     HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
     HostedKind.CODE: Feature.CODE_EXECUTION,

@@ -160,7 +160,7 @@ def report_of(
     body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None, depth: int = DEEPEST
 ) -> ErrorReport:
     """Read an error of any shape, and those inside of it. Without a status of the response (O2) the error's own counts,
-    else that of its words: by `statuses`, then the general ones, or an inner error's. `code` overrides the usual
+    else that of its keywords: by `statuses`, then the general ones, or an inner error's. `code` overrides the usual
     one."""
     error = error_of(body)
     native, param = _text(error.get("type")), _text(error.get("param"))

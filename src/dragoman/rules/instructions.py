@@ -23,6 +23,6 @@ _OPENS, _CLOSES = "<system-reminder>", "</system-reminder>"
 
 
 def is_tagged(text: str) -> bool:
-    """Whether a text is nothing but such instructions, as agents write them among the words of their users."""
+    """Whether a text consists only of such instructions, as agents add them to user text."""
     *blocks, rest = text.split(_CLOSES)
     return bool(blocks) and not rest.strip() and all(piece.lstrip().startswith(_OPENS) for piece in blocks)

@@ -14,7 +14,7 @@ from dragoman.rules.timestamps import format_instant, parse_instant
 
 # The form of both of OpenAI's wires.
 OPENAI = "openai"
-# So many models of a list are read, and none whose name is longer.
+# Maximum models of a list, and maximum length of their names.
 _MAX_MODELS = 5000
 _MAX_TEXT_LENGTH = 200
 _MAX_TOKENS = 10**9

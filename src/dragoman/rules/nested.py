@@ -33,7 +33,8 @@ _is_named_error = re.compile(r"[A-Za-z]+_?[eE]rror").fullmatch
 _MAX_MEMBERS = 64
 
 
-# Where errors have their words; `status_msg` is MiniMax's: https://platform.minimax.io/docs/api-reference/errorcode
+# The members of errors with their messages; `status_msg` is MiniMax's:
+# https://platform.minimax.io/docs/api-reference/errorcode
 MESSAGE_MEMBERS = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
 # Members next to an `error` that is a string: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 BESIDE = ("error_message", "error_description")
@@ -44,7 +45,7 @@ class Inner(Struct, frozen=True, kw_only=True):
 
     body: JsonObject
     provider: str = ""
-    # Whether the outer message is the inner error written out, or has it behind words of its own.
+    # Whether the outer message is the inner error in text form, or has it after its own text.
     instead: bool = False
     within: bool = False
 

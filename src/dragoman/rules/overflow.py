@@ -1,5 +1,5 @@
-"""Context overflow (O1): recognised in each server's words, and sent to Messages clients in fixed ones: agents compact
-their conversation on the wording of the Messages service, and any other ends the session."""
+"""Context overflow (O1): recognised in each server's wording, and sent to Messages clients in a fixed one: agents
+compact their conversation by the wording of the Messages service, and any other ends the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retry delays that a provider states in its error and not in a header (mapping.md §21). Members first, then words:
+"""Retry delays that a provider states in its error and not in a header (mapping.md §21). Members first, then text:
 `retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s"."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureK
 # Members with the delay, and their units per second.
 _MEMBERS = (("retry_after_ms", 1000.0), ("retry_after", 1.0), ("retry_after_seconds", 1.0), ("resets_in_seconds", 1.0))
 _RETRY_INFO = "google.rpc.RetryInfo"
-# So much of the words is looked at, and so many of the details; no delay is longer than a month.
+# Maximum length of the text, and number of details, that are searched; no delay is longer than a month.
 _MAX_TEXT_LENGTH = 2000
 _MAX_DETAILS = 16
 _MAX_DELAY_SECONDS = 31 * 86400.0

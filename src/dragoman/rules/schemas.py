@@ -1,5 +1,6 @@
-"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2). Functions
-return the same object if nothing changes. Schemas are foreign data: below `DEPTH_LIMIT` nothing is made strict."""
+"""Tool and output schemas in the form of each protocol: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2).
+Functions return the same object if nothing changes. Schemas are foreign data: below `DEPTH_LIMIT` nothing is made
+strict."""
 
 from __future__ import annotations
 
@@ -376,7 +377,7 @@ _OPENAI_PROPERTIES = 5000
 
 
 class _Closer:
-    """Closes the objects of one schema, counting what the service counts."""
+    """Closes the objects of one schema, with the limits of the service."""
 
     def __init__(self) -> None:
         self._properties = 0

@@ -1,5 +1,5 @@
-"""Stop reasons of all servers in one table (mapping.md §17), since a proxy passes on another server's words in any
-protocol and spelling. Unlisted words are judged by their parts, then by whether the response looks cut off."""
+"""Stop reasons of all servers in one table (mapping.md §17), because a proxy forwards another server's values in any
+protocol and spelling. Unlisted values are judged by their parts, then by whether the response looks truncated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop strings for upstreams that know none (S11): text is cut before the first one, wherever the stream was cut."""
+"""Stop sequences for providers without them (S11): text is cut before the first one, wherever the stream was cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text
 from dragoman.model.response import Stop, StopReason
 
-# So many characters are looked for in an answer, all stop strings together.
+# Maximum characters of all stop sequences together.
 _WATCHED = 16 * 1024
 _FEW = 64
 
@@ -93,8 +93,8 @@ class StopSequences:
 
 
 class StopScanner:
-    """Emits text until a stop string is complete, holding back only what may become one. The string that is complete
-    first wins, of two the longer, so that the result does not depend on where the text was cut."""
+    """Emits text until a stop sequence is complete, and buffers only a possible one. The string that is complete first
+    wins, of two the longer, so that the result does not depend on where the text was cut."""
 
     __slots__ = ("_held", "_state", "_stops", "matched")
 
@@ -125,7 +125,7 @@ class StopScanner:
 
 
 class StopStage:
-    """Ends the answer at a stop string that the provider could not be called to watch for (S11)."""
+    """Ends the response at a stop sequence that the provider does not support (S11)."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = StopSequences(stops)

@@ -39,7 +39,7 @@ _match_arguments = re.compile(_PIECE + rb"(?:\x00" + _PIECE + rb")*+").fullmatch
 _match_strings = re.compile(rb'(?:[^"\\\x01-\x1f]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))*+').fullmatch
 # Escapes that an encoder writes otherwise, or may.
 _find_other_escape = re.compile(rb"\\[u/]").search
-# Parts that vary beside the text and mean nothing: numbers, and random letters by which OpenAI hides the text's length;
+# Parts that vary next to the text without meaning: numbers, and random letters by which OpenAI hides the text's length;
 # Anthropic adds spaces before the last brace.
 _NUMBER, _LETTERS = rb"(?:0|[1-9][0-9]{0,15}+)", rb"[A-Za-z0-9]*+"
 _SEQUENCE, _OBFUSCATION = b'"sequence_number":', b'"obfuscation":"'
@@ -113,7 +113,7 @@ class TextFrames:
 
     def read_all(self, chunk: bytes) -> TextRun | None:
         """The frames of a chunk in which nothing differs but the text; None if there is anything else in it. Nearly all
-        chunks of a stream are one such frame: nothing is searched for but what no text holds."""
+        chunks of a stream are one such frame: only characters that no text contains are searched."""
         inside = chunk[self._inside]
         if not inside or chunk[self._start] != self._before or chunk[self._end] != self._after or _ZERO in inside:
             return None
@@ -192,7 +192,7 @@ class TextFrames:
 
 @lru_cache(maxsize=256)
 def _match_rest_of(after: bytes, arguments: bool = False) -> _MatchRest:
-    """Matches a text and what follows it in its frame. Compiling is expensive, and providers differ little here."""
+    """Matches a text and the rest of its frame. Compiling is expensive, and providers differ little here."""
     pattern = re.escape(after).replace(_OBFUSCATION + b'"', _OBFUSCATION + _LETTERS + b'"')
     pattern = pattern.replace(_SEQUENCE, _SEQUENCE + _NUMBER)
     return re.compile((_ARGUMENTS if arguments else _STRING) + pattern + rb" *+\}\n\n").match

@@ -103,7 +103,7 @@ class ToolTable(Struct, eq=False):
     _by_bare_name: dict[str, ToolEntry | None] = {}
 
     def add(self, spec: FunctionTool | TextTool, wrapped: Wrapped = Wrapped.NOT) -> ToolEntry:
-        """Give a tool its name on the wire; a tool declared twice keeps its first one."""
+        """Assign a tool its name on the wire; a tool declared twice keeps its first one."""
         name = spec.name
         namespace = None if spec.namespace is None else spec.namespace.name
         key = (namespace, name)

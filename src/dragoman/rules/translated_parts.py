@@ -35,8 +35,7 @@ class ToolDeclarations(Struct, kw_only=True):
 
 
 class TranslatedTools(Struct, frozen=True, kw_only=True, eq=False):
-    """Tools of a request for one target: decoded, encoded, and what the ledger has of them. `raw` is the client's
-    array."""
+    """Tools of a request for one target: decoded, encoded, and their losses. `raw` is the client's array."""
 
     raw: bytes
     target: Hashable
@@ -90,7 +89,7 @@ class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
     memory: int
 
     def boundary_before(self, count: int) -> Boundary | None:
-        """The last boundary with at most so many messages before it."""
+        """The last boundary with at most this many messages before it."""
         number = bisect_right(self.boundaries, count, key=_count_of)
         return self.boundaries[number - 1] if number else None
 
@@ -220,7 +219,7 @@ class HistoryEncoding(Struct, eq=False):
         self._in_stage = True
 
     def end_stage(self, ledger: Ledger) -> None:
-        """End the pass, if there is one: what the ledger gets now is not of the history."""
+        """End the pass, if there is one: later losses do not belong to the history."""
         if self._in_stage:
             self._in_stage = False
             self.losses[-1] = losses = tuple(ledger.entries[self._stage_start :])
@@ -314,7 +313,7 @@ class CachedState(Protocol):
 
 
 class ArrayMatch(Protocol):
-    """An array of a request beside an earlier one of the same client with the same first elements."""
+    """An array of a request with an earlier one of the same client that has the same first elements."""
 
     def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
         """The cached translation of the earlier array, and the number of its elements that are unchanged."""

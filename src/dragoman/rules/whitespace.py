@@ -28,12 +28,12 @@ def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
 
 
 def is_blank(part: Part) -> bool:
-    """Whether a part is white space and nothing beside it."""
+    """Whether a part is only whitespace."""
     return type(part) is Text and part.text.isspace() and not part.citations and part.extras is None
 
 
 def prepend_blank(blank: Text, text: Text) -> Text:
-    """The text with white space before it; its citations keep their words."""
+    """The text with whitespace before it; its citations keep their spans."""
     shift = len(blank.text)
     citations = tuple(
         [

@@ -157,12 +157,12 @@ def origin_of(facts: ExchangeFacts) -> str:
 
 
 def segment_in(facts: ExchangeFacts, kind: str) -> str:
-    """The window that an exchange of a class is in; "" of what has none."""
+    """The window that an exchange of a class is in; "" if there is none."""
     return (facts.window or facts.opening) if kind in TALKING else ""
 
 
 def segment_of(thread: int, facts: ExchangeFacts, kind: str) -> str:
-    """By which it is found whether a window of a thread is a new one; "" of what has none."""
+    """By which it is found whether a window of a thread is a new one; "" if there is none."""
     segment = segment_in(facts, kind)
     return f"{_SEGMENT}{thread}:{segment}" if segment else ""
 

@@ -126,7 +126,7 @@ def _only(client: str) -> ExchangeFacts:
 
 
 def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
-    """The same with what the body shows."""
+    """The facts with those of the body."""
     stated: dict[str, str] = {}
     if facts.client == CODEX and hints.metadata and not facts.thread:
         _take_turn(hints.metadata, stated)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-# Ids of clients are cut at so many characters.
+# Maximum length of clients' IDs.
 MAX_ID_LENGTH = 128
 
 

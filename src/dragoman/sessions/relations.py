@@ -12,7 +12,7 @@ from dragoman.sessions.facts import ExchangeFacts
 _MASK = 0x7FFFFFFF
 # The start of the checksum distinguishes the uses of a text.
 _SESSION, _BEGINNING, _CALL, _RESPONSE = 0x9E3779B9, 0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4
-# The digest of how a history begins has so many letters of the digest of its first prompt.
+# Letters of the first prompt's digest in the digest of a history's start.
 _PROMPT_LETTERS = 16
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 # More rows at once save little; older SQLite binds no more values than that.
 _MAX_ROWS, _MAX_VALUES = 32, 999
-# So many rows with the same values in some columns are added by one statement that binds those once.
+# Numbers of rows with the same values in some columns that are added by one statement, which binds those once.
 _RUNS = (32, 8)
 
 

@@ -27,7 +27,7 @@ MEMORY = ":memory:"
 _TURN_OWNERS_SUFFIX = "-turns"
 # Seconds that a starting process waits for another writer.
 _LOCK_TIMEOUT = 5.0
-# Outdated rows are removed so many at a time, and looked for so often, in seconds.
+# Number of expired rows that are removed at a time, and interval of searches in seconds.
 _SWEEP = 10
 _SWEPT_TURNS = 100
 _SWEEP_EVERY = 60.0

@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.store.errors import Queries, store_error
 from dragoman.store.transaction import Transaction
 
-# Rows of a session are removed so many at a time; for those of a key so many are looked at.
+# Number of a session's rows that are removed at a time; number of a key's rows that are read at a time.
 _AT_ONCE, _LOOKED_AT = 100, 2000
 
 
@@ -47,7 +47,7 @@ class Erasure(Queries):
         return [NamedSession(*row) for row in self._rows("SELECT id, key, name FROM sessions WHERE key = ?", (key,))]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
-        """The sessions that are called so, of one key or of any."""
+        """The sessions with this name, of one key or of any."""
         rows = self._rows("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.store.migrations import STEPS
 
-# A large file is looked through as far as one comes in so many seconds; the rest is believed.
+# Time limit for checking a large file, in seconds; the rest is not checked.
 _CHECK_TIMEOUT = 3.0
 _LOOK_EVERY = 10_000
 

@@ -43,8 +43,8 @@ class IdentityReader:
         return self._guarded(self._read_generation)
 
     def changes_since(self, generation: int, apply: Callable[[Iterator[StoredIdentity]], T]) -> T:
-        """What `apply` makes of the identities that were changed after a generation, revoked ones included; there are
-        none if there is no file."""
+        """The result of `apply` for the identities that were changed after a generation, revoked ones included; there
+        are none without a file."""
         return self._guarded(lambda: apply(self._each_change(generation)))
 
     def has_any(self) -> bool:

@@ -77,7 +77,7 @@ _PAIRS = (
         f"SELECT thread, since, last, {_COLUMNS} FROM thread_totals",
     ),
     (
-        # The threads of a forgotten session are unknown: all sessions together come to the same.
+        # The threads of a forgotten session are unknown: the total of all sessions is equal.
         "session_totals",
         f"SELECT t.session, min(o.since), max(o.last), {_THREAD_TOTALS} FROM thread_totals o JOIN threads t"
         f" ON t.id = o.thread GROUP BY t.session UNION ALL SELECT 0, 0, 0, {_ADDED} FROM thread_totals",
@@ -145,7 +145,7 @@ class IntegrityCheck(Queries):
         return int(rows[0][0]), int(rows[0][1])
 
     def mismatched_rollups(self) -> Iterator[tuple[str, int]]:
-        """Tables of sums, and in how many places they do not come to the same as others."""
+        """Tables of totals, and the number of mismatches with others."""
         for table, one, other in _PAIRS:
             counts = [
                 self._number(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")

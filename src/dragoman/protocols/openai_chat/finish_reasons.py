@@ -1,4 +1,4 @@
-"""Why answers end: finish reasons read and written (mapping.md §17, §20); the words themselves are in `rules/ends`."""
+"""Stop reasons: finish reasons decoded and encoded (mapping.md §17, §20); their values are in `rules/stop_reasons`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def stop_of(finish_reason: str | None, *, calls: bool, refusal: str | None, sequ
 
 
 def finish_reason_of(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
-    """The finish reason of an answer; a refusal in words ends normally, one by a classifier is a filter's (§20)."""
+    """The finish reason of a response; a refusal in text ends normally, one by a classifier is `content_filter`
+    (§20)."""
     reason = stop.reason
     if reason is _REFUSAL and refusal:
         return "stop"

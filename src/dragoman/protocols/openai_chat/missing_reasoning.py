@@ -1,5 +1,5 @@
 """A request whose turns lack reasoning that its provider demands (V5), after the provider refused it (V11). Servers
-that think by default want `reasoning_content` back with every call, and many clients drop it. Most accept an empty
+that reason by default require `reasoning_content` with every call, and many clients drop it. Most accept an empty
 string (https://github.com/openclaw/openclaw/pull/74846, https://github.com/NousResearch/hermes-agent/pull/14941); else
 thinking is switched off, which ends the demand (https://api-docs.deepseek.com/guides/thinking_mode)."""
 

@@ -74,7 +74,7 @@ def decode_part(part: Fields) -> Part:
 
 
 def decode_cache(owner: Fields) -> CacheBreakpoint | None:
-    """A breakpoint of this protocol, or the Messages mark that several servers take (in that protocol's words)."""
+    """A breakpoint of this protocol, or the Messages form that several servers accept."""
     for key, origin, tag in (("prompt_cache_breakpoint", NAME, "mode"), ("cache_control", ANTHROPIC, "type")):
         value = owner.value.get(key)
         if value is None:
@@ -147,7 +147,7 @@ def _decode_file(part: Fields) -> Document:
     if data is not None:
         source = _source(file, "file_data", data)
         if isinstance(source, Url):
-            # Bare base64: the name tells what it is.
+            # Bare base64: the name states its type.
             guessed = PDF if (title or "").lower().endswith(".pdf") else "application/octet-stream"
             source = Inline(media_type=guessed, data=data)
     else:
@@ -226,7 +226,7 @@ def encode_native_part(part: Part) -> JsonObject:
 
 
 def encode_native_content(parts: list[Part]) -> JsonValue:
-    """A message's content as it was said; one plain text is a string."""
+    """A message's content in its original form; one plain text is a string."""
     if not parts:
         return ""
     first = parts[0]
@@ -268,7 +268,7 @@ def is_plain(part: Text) -> bool:
 
 
 class PartEncoder:
-    """Writes another protocol's content for a provider of this one, with what is lost (mapping.md §6)."""
+    """Encodes another protocol's content for a provider of this one, and reports losses (mapping.md §6)."""
 
     def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target
@@ -298,7 +298,7 @@ class PartEncoder:
                 )
 
     def text(self, part: Text, at: Place, text: str | None = None) -> JsonObject:
-        """A text part, or what is left of its text; what hangs on it and cannot go along is reported."""
+        """A text part, or the rest of its text; additions that cannot be sent are reported."""
         written: JsonObject = {"type": "text", "text": part.text if text is None else text}
         if is_plain(part):
             return written
@@ -379,7 +379,7 @@ class PartEncoder:
         return [self._as_text(part, texts, at), *media]
 
 
-# The Messages lifetimes in this protocol's words; 5 minutes is the default.
+# The Messages lifetimes in this protocol's values; 5 minutes is the default.
 _TTLS: dict[str, str | None] = {"5m": None, "1h": "30m", "12h": "30m"}
 
 

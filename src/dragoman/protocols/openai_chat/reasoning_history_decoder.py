@@ -89,7 +89,7 @@ def _signed_block(block: JsonObject) -> Thinking | None:
     shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     seal = from_envelope(token)
     if seal is None:
-        # A client's word for it: nothing but what such a block has goes on.
+        # It comes from a client: only known members of such a block are sent.
         body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
         seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
     return Thinking(text=text or "", kind=shown, seal=seal, extras=_unknown(_BLOCK, block))

@@ -167,7 +167,7 @@ def _decode_tools(fields: Fields) -> tuple[ToolSpec, ...]:
 
 
 def _decode_cap(cap: int | None, fields: Fields) -> int | None:
-    """The newer member counts; the older one beside it stays among the extras."""
+    """The newer member wins; an older one next to it stays among the extras."""
     if cap is None and fields.value.get("max_tokens") is not None:
         return fields.optional_cap("max_tokens")
     return cap

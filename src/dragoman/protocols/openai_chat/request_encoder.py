@@ -123,7 +123,7 @@ class _RequestEncoder:
         self._ledger.dropped(feature, at, note)
 
     def _leave_out(self) -> None:
-        """Take out what this server answers with an error."""
+        """Remove members that this server rejects."""
         for name in self._capabilities.refuses:
             if name in REFUSABLE and self._body.pop(name, None) is not None:
                 reported = REFUSABLE[name]
@@ -372,7 +372,7 @@ class _RequestEncoder:
         _put(self._body, "prompt_cache_retention", cache.retention)
 
 
-# Messages' and Responses' tiers in this protocol's words.
+# Messages' and Responses' tiers in this protocol's values.
 _TIERS = {"standard_only": "default", "ultrafast": "fast"}
 
 

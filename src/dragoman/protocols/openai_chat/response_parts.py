@@ -69,7 +69,7 @@ def seal_turn(parts: tuple[Part, ...], origin: str, translation: TranslationCont
 
 
 def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
-    """Note what a call carries that this protocol does not know."""
+    """Report members of a call that this protocol does not have."""
     if part.extras is not None and part.extras.origin != NAME:
         if "type" in part.extras.fields:
             ledger.approximated(Feature.VENDOR_TOOL, ("parts", index), "told as a function call")

@@ -77,7 +77,7 @@ FINISH_REASONS: dict[StopReason, str] = {
     StopReason.COMPACTED: "stop",
     StopReason.OTHER: "stop",
 }
-# Service tiers that the SDK's types list, and others in its words (U7).
+# Service tiers of the SDK's types, and others mapped to them (U7).
 SERVED_TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
     legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast"}),

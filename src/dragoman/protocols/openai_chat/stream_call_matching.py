@@ -122,7 +122,7 @@ class CallMatcher:
 
     def __init__(self, table: ToolTable, names: frozenset[str]) -> None:
         self._table = table
-        # At home the names on the wire are the client's own.
+        # For the same protocol, wire names are the client's own.
         self._names = names
         self.calls: list[StreamedCall] = []
         # Open calls with incomplete arguments at the last check, and those with only a placeholder. Dictionaries,

@@ -56,7 +56,7 @@ _CONTENT = frozenset({"type", "text"})
 
 
 class OpenPart(Enum):
-    """The one part that may be open beside calls."""
+    """The one part that may be open besides calls."""
 
     NONE = "nothing open"
     THINKING = "thinking"

@@ -29,13 +29,13 @@ class _State(Enum):
 
 
 class InlineThinking:
-    """Splits text as it arrives into reasoning and answer, holding back what may become a tag."""
+    """Splits text as it arrives into reasoning and content, and buffers a possible tag."""
 
     __slots__ = ("_blanks", "_held", "_state", "_tag")
 
     def __init__(self) -> None:
         self._state = _State.START
-        # White space before the first word, and what may become a tag.
+        # Whitespace before the first word, and a possible tag.
         self._blanks: list[str] = []
         self._held = ""
         self._tag = ""
@@ -79,7 +79,7 @@ class InlineThinking:
                 self._state = _State.BREAK
             at = _after_breaks(text, at)
             if len(text) - at < len(self._tag) and self._tag.startswith(text[at:]):
-                # Nothing, or what may become the tag once more.
+                # Empty, or a possible tag.
                 self._held = text[at:]
                 return "".join(thoughts), ""
             if not text.startswith(self._tag, at):

@@ -57,7 +57,7 @@ def read_tool(tool: Fields) -> ToolSpec:
     if kind is None:
         kind = "custom" if "custom" in tool.value else "function"
     elif kind == "custom" and "input_schema" in tool.value:
-        # A function in the words of the Messages protocol, as some agents write them (`messages`).
+        # A function in the form of the Messages protocol, as some agents send it (`messages`).
         kind = "function"
     if kind == "function":
         return _decode_function(tool)

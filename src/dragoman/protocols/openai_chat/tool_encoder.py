@@ -272,7 +272,7 @@ _VALUES = frozenset({"enum", "const", "default", "examples"})
 
 
 def typed_branches(schema: JsonObject) -> JsonObject:
-    """The same schema with every `type` inside the branches beside which it stood, and tuples as `prefixItems`."""
+    """The same schema with every `type` moved into the branches next to it, and tuples as `prefixItems`."""
     return _rewritten(schema, 0)
 
 

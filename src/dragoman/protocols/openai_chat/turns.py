@@ -167,7 +167,7 @@ class TurnEncoder:
         self._write_message({"role": "developer" if developer else "system", "content": joined_content(texts)})
 
     def _join_leading(self, texts: list[JsonObject]) -> None:
-        """Servers that want one system message, and want it first, get the leading ones as one."""
+        """Servers that require one system message, at the start, get the leading ones joined."""
         leading = self._written[0]
         if isinstance(leading, dict):
             existing = leading["content"]

@@ -41,7 +41,7 @@ class _Count(Struct, frozen=True):
 
     names: tuple[str, ...]
     details: tuple[str, ...] = ()
-    # The name and the place of all servers but a few; "" is beside the totals.
+    # The name and the place of all servers but a few; "" is next to the totals.
     name: str = ""
     place: str = ""
 
@@ -104,7 +104,7 @@ class _Reading:
         self.unread: list[str] = []
 
     def totals(self) -> tuple[int | None, int | None, int | None]:
-        """All input, all output and both together, which nearly every server has beside each other."""
+        """All input, all output and their sum, which nearly every server has in one place."""
         prompt, completion, total = map(self._usage.get, _USUAL)
         if (
             type(prompt) is type(completion) is type(total) is int

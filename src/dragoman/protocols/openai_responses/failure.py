@@ -27,8 +27,8 @@ def has_failed(response: JsonObject, event: JsonObject | None = None) -> bool:
 
 
 def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure:
-    """The failure of a failed response, full or as a stream's terminal event. The error is in the response, beside it
-    in the event, or flat in either; an object, a bare string or a list. A second error is the cause of the first."""
+    """The failure of a failed response, full or as a stream's terminal event. The error is in the response, next to it
+    in the event, or flat in either; an object, a string or a list. A second error is the cause of the first."""
     holders = (response,) if event is None else (response, event)
     errors = [holder.get("error") for holder in holders] + [_flat(holder) for holder in reversed(holders)]
     reported_errors: list[JsonObject] = [

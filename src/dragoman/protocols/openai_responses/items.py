@@ -247,7 +247,7 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
 }
 
 
-# Nearly all items have exactly these members. A fast reader gives what the full one would; for any other shape None.
+# Nearly all items have exactly these members. A fast reader with the result of the full one; None for any other shape.
 
 
 def read_plain(item: JsonObject) -> Message | None:
@@ -318,7 +318,7 @@ _LANES: dict[str, Callable[[JsonObject], Message | None]] = {
 
 
 def decode_thinking(item: Fields, model: str | None = None, vendor: str | None = None) -> Thinking:
-    """A reasoning item; its seal is the whole of it, or what the envelope in it holds for another issuer (§11)."""
+    """A reasoning item; its signature is the whole item, or the envelope's content for another issuer (§11)."""
     item_id = item.optional_text("id")
     text, kind = thinking_text(item)
     sealed = from_envelope(item.optional_text("encrypted_content") or "")
@@ -332,7 +332,7 @@ def decode_thinking(item: Fields, model: str | None = None, vendor: str | None =
 def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
     """The readable text of a reasoning item: the summary, else the reasoning itself."""
     summary = _joined(item, "summary")
-    # Beside a summary the reasoning itself is only checked, and stays among what else the item holds.
+    # With a summary the reasoning itself is only validated, and stays among the extras.
     content = _joined(Fields(item.value, item.path) if summary else item, "content")
     if summary:
         return summary, ThinkingKind.SUMMARY
@@ -364,7 +364,7 @@ def decode_compaction(item: Fields, model: str | None = None, vendor: str | None
 
 
 def encode_thinking(part: Thinking) -> JsonObject:
-    """A reasoning item at home: verbatim if this protocol issued it, else with its envelope."""
+    """A reasoning item for this protocol: verbatim if it issued it, else with its envelope."""
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and sealed.kind == "item":
         return sealed.body
@@ -378,7 +378,7 @@ def encode_thinking(part: Thinking) -> JsonObject:
 
 
 def encode_compaction(part: Compaction) -> JsonObject:
-    """A compaction item at home, or with the envelope of what another issuer compacted."""
+    """A compaction item for this protocol, or with the envelope of another issuer's compaction."""
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and "type" in sealed.body:
         return sealed.body

@@ -61,14 +61,14 @@ class OpenItems:
         self.by_index: dict[int, OpenItem] = {}
         self._by_call: dict[str, OpenItem] = {}
         self._shared: set[str] = set()
-        # In order, as a set that keeps it.
+        # In order, as an ordered set.
         self._open: dict[OpenItem, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._order)
 
     def of_event(self, event: JsonObject, sort: type[OpenItem], kind: str) -> OpenItem | None:
-        """The item of an event that the short ways do not find open; None if it only repeats what has ended."""
+        """The item of an event that the short ways do not find open; None if it only repeats an ended item."""
         item_id, index = event.get("item_id"), event.get("output_index")
         named = self._named(item_id)
         if named is not None and type(named) is sort:

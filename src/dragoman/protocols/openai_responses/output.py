@@ -62,7 +62,7 @@ class OutputReader:
         self._ledger = ledger
         # Number of parts read before, for the locations of losses.
         self._parts = 0
-        # An answer without its question is read as if it stayed at home.
+        # A response without its request is decoded as of the same protocol.
         self.native = translation is None or translation.request.origin in ("", NAME)
         self._model = translation.target.model if translation is not None else None
         self._vendor = translation.target.vendor if translation is not None else None
@@ -359,7 +359,7 @@ _REASONS: dict[StopReason, str] = {
 
 
 def incomplete_reason(stop: Stop, refused: bool) -> str | None:
-    """Why an answer is incomplete, None if it is complete; words of refusal complete an answer (§17, §20)."""
+    """Why a response is incomplete, None if it is complete; a refusal text completes a response (§17, §20)."""
     if stop.reason is StopReason.REFUSAL and refused:
         return None
     return _REASONS.get(stop.reason)

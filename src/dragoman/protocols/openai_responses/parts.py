@@ -66,7 +66,7 @@ def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
         return None
     kind, size = part.get("type"), len(part)
     if kind == "output_text":
-        # Beside its text there are only empty lists.
+        # Apart from its text there are only empty lists.
         bare = part.get("annotations") == [] and (size == 3 or (size == 4 and part.get("logprobs") == []))
         return (Text(text=text),) if bare else None
     return (Text(text=text),) if size == 2 and kind == "input_text" else None

@@ -95,7 +95,7 @@ def without_storage(body: bytes) -> bytes:
 
 
 def _summary_message(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
-    """A compaction's summary as the user's words, if it has one that can be read."""
+    """A compaction's summary as user text, if it is readable."""
     summary = decode_compaction(Fields(item)).summary
     if not summary:
         note = "only its issuer can read what the conversation was compacted to"

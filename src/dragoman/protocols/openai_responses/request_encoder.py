@@ -214,7 +214,7 @@ class _RequestEncoder:
             self._body["reasoning"] = written
 
     def _effort(self) -> str | None:
-        """The effort by E2; of another protocol's words only those the model declares, or the three that all know."""
+        """The effort by E2; of another protocol's values only those the model declares, or the three that all have."""
         reasoning, capabilities, ledger = self._request.reasoning, self._target.capabilities, self._ledger
         effort, at = reasoning.effort, ("reasoning", "effort")
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS)

@@ -39,7 +39,7 @@ from dragoman.wire.peek import (
     text_in,
 )
 
-# Members without which a request refers to nothing that its provider stores beside responses and conversations.
+# Members without which a request references no items of its provider other than responses and conversations.
 REFERENCE_KEYS = (b'"file_id"', b'"container"', b'"vector_store_ids"')
 # Tiers with prices of their own, by the names that requests of all protocols have for them.
 TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}

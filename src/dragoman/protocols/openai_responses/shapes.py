@@ -33,7 +33,7 @@ CODE_CALL = "code_interpreter_call"
 MCP_CALL = "mcp_call"
 MCP_LISTING = "mcp_list_tools"
 
-# The words of `status` and of `incomplete_details.reason`.
+# The values of `status` and of `incomplete_details.reason`.
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 IN_PROGRESS = "in_progress"

@@ -286,7 +286,7 @@ def _text_in(event: JsonObject, data: bytes) -> str | None:
 _NO_EVENT = (b"[DONE]", b"")
 _has_expected_members = EVENT_MEMBERS.issuperset
 
-# Members of the answer; the counts of its tools are looked at beside the usage.
+# Members of the response; the counts of its tools are read with the usage.
 _RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}
 
 # Events of failures, whose members belong to the failure.

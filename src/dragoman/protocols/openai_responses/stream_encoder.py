@@ -313,7 +313,7 @@ class ResponsesStreamEncoder:
         return written + self._think(part.text)
 
     def _think(self, text: str) -> bytes:
-        """The first text opens the summary; what follows is plain growth."""
+        """The first text opens the summary; later text is growth."""
         if not text:
             return b""
         self._plain = True

@@ -30,7 +30,7 @@ _SEQUENCE = b',"sequence_number":'
 
 
 class FrameWriter:
-    """Writes the frames of one stream and keeps the finished items and the text of the open part."""
+    """Encodes the frames of one stream and stores the finished items and the text of the open part."""
 
     __slots__ = ("_after", "_before", "item_id", "items", "pieces", "sequence")
 
@@ -184,7 +184,7 @@ class MessageStream:
         return b"".join(written)
 
     def open_refusal(self, text: str, item_id: str) -> bytes:
-        """Words of refusal begin."""
+        """Start a refusal text."""
         frames = self._frames
         written = self._open(item_id) + self._close_text() + self._close_refusal()
         self._refusal_open = True

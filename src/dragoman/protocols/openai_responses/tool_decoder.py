@@ -78,7 +78,7 @@ def _plain_function(tool: JsonObject) -> FunctionTool | None:
 def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
     """The tools that one declaration makes."""
     if "input_schema" in tool.value and tool.value.get("type") in (None, "custom"):
-        # A function in the words of the Messages protocol, as some agents write them for its models.
+        # A function in the form of the Messages protocol, as some agents send it to its models.
         return (_decode_function(tool),)
     kind = tool.name("type")
     if kind == "namespace":

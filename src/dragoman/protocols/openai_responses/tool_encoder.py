@@ -251,7 +251,7 @@ class ToolEncoder:
 
 
 def encode_choice(request: Request, written: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonObject:
-    """`tool_choice` and `parallel_tool_calls`, both only beside tools."""
+    """`tool_choice` and `parallel_tool_calls`, both only with tools."""
     body: JsonObject = {}
     choice = request.tool_choice
     if not written.tools:

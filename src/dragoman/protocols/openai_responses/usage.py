@@ -14,7 +14,7 @@ from dragoman.rules.counts import PRICED, count_of, inclusive, spelled, unreport
 from dragoman.rules.response_metadata import label
 from dragoman.wire.fields import Fields
 
-# Beside the searches the pictures are counted as well, even where there are none.
+# Besides the searches, images are counted as well, even if there are none.
 NO_IMAGES: JsonObject = {
     "input_tokens": 0,
     "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},

@@ -1,4 +1,4 @@
-"""Cheapest: by what this request is estimated to cost; whose price is unknown comes last, for unknown is not free."""
+"""Cheapest: by the estimated cost of this request; targets without a price come last, because unknown is not free."""
 
 from __future__ import annotations
 

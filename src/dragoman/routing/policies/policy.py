@@ -19,10 +19,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     """One policy, under its name in the configuration. It has either `order` or `rank`."""
 
     name: str
-    # Why the first leads, as a sentence goes on after "leads:"; and the same where no dice are rolled, if it rolls any.
+    # Why the first target leads, to follow "leads:"; and the same without random numbers, if the policy uses any.
     chosen: str
     unrandomized: str = ""
-    # Orders members, nested routes among them, by their weights, the line's turn and chance; gives their indexes.
+    # Orders members, nested routes among them, by their weights, the route's turn and random numbers; returns their
+    # indexes.
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets; equal ones stay in the order of the route.
     rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
