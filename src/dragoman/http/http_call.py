@@ -128,7 +128,7 @@ class HttpCall(Struct, eq=False, weakref=True):
         return self._waiting.take()
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
-        """Deliver every piece of the body to `take` from the read callback, first the pieces that have already arrived."""
+        """Deliver every piece of the body to `take` from the read callback, first the pieces already received."""
         if self._error is not None:
             raise self._error
         self._take = take
