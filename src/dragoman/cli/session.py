@@ -219,7 +219,7 @@ def _more(node: ThreadNode) -> Iterator[str]:
 
 
 def _full_row(node: ThreadNode, detail: SessionDetail, now: int) -> tuple[str, ...]:
-    """Everything of a thread, exactly."""
+    """All members of a thread, with exact values."""
     thread = node.thread
     figures = (node.own, node.total)
     costs = [formatting.format_cost(each.cost, each.unpriced, exact=True) for each in figures]

@@ -326,7 +326,7 @@ def _origin_of(headers: HeaderList) -> str:
 
 
 def _split(place: str) -> tuple[str, str]:
-    """Host and port of a place."""
+    """Host and port of a URL."""
     parts = urlsplit(f"//{place}")
     port = place.rpartition(":")[2] if not place.endswith("]") and ":" in place else ""
     return parts.hostname or place, port

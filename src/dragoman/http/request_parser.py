@@ -84,7 +84,7 @@ class RequestParser:
         self._ends: list[None] = []
         self.on_message_complete = partial(self._ends.append, None)
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
-        # Why a callback stopped the parser: status and words. The error itself would know the frames it went through.
+        # Why a callback stopped the parser: status and message. The error itself would know the frames it went through.
         self._failure: tuple[int, str] | None = None
         self._replaying = False
         # Bytes since the last parser event other than a part of a head.

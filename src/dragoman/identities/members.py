@@ -87,7 +87,7 @@ def applied(members: KeyMembers, before: KeyTerms, now: float) -> KeyTerms:
 
 
 def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
-    """What is wrong with values, at most one problem for each member."""
+    """Problems of values, at most one for each member."""
     if isinstance(members.role, str) and members.role not in ROLES:
         yield InvalidMember("role", f"there is no role {quoted(members.role)}", f"use one of {', '.join(ROLES)}")
     for name, check in _CHECKS.items():

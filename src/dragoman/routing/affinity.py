@@ -109,7 +109,7 @@ class Affinities:
         ]
 
     def merge(self, updates: Iterable[AffinityUpdate]) -> None:
-        """Take over what other workers pinned; they may come in any order, and more than once."""
+        """Apply affinities of other workers, which may arrive in any order, and more than once."""
         for update in updates:
             held = self._held.get(update.conversation)
             if held is None:

@@ -45,7 +45,7 @@ class _Opening:
 
 
 class _Unwrapper(ABC):
-    """The walk around the value; what happens inside it is the subclass's."""
+    """The scan around the value; subclasses handle its inside."""
 
     __slots__ = ("_held", "_pending", "_state", "bent")
 

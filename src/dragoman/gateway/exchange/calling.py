@@ -286,7 +286,7 @@ async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> U
 
 
 async def _relieve(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Failure) -> bool:
-    """Get ready to call with another key, or without what was refused; False if nothing can be done."""
+    """Prepare a call with another key, or without the rejected parts; False if there is no remedy."""
     _cool_key(exchange, attempt, missed, failure)
     if changes_key(exchange, attempt, missed):
         exchange.end_call(missed.kind)

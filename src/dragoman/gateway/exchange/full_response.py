@@ -170,7 +170,7 @@ def _has_content(outline: _ResponseOutline) -> bool:
 
 
 def _failure_in(raw: bytes, codec: Codec) -> Failure | None:
-    """The failure that an answer is, as its protocol reads it; an error may quote half a character, too."""
+    """The failure of an error response, decoded by its protocol; an error may contain an unpaired surrogate, too."""
     ledger = Ledger()
     decoded = codec.decode_response(SurrogateJoiner(ledger).read_object(raw), translation_context(None, codec), ledger)
     return decoded if isinstance(decoded, Failure) else None

@@ -139,7 +139,7 @@ def _headers(form: bytes, protocol: str, request_id: str, mint: Mint) -> HeaderL
 
 
 def not_allowed(method: str) -> Failure:
-    """The answer to a method that a path does not take."""
+    """The response to a method that a path does not support."""
     return Failure(kind=FailureKind.OTHER, status=405, message=f"Not allowed here: {method[:20]}.")
 
 
