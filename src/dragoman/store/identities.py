@@ -81,6 +81,11 @@ class Identities:
             for number, time, actor, action, subject, old, new in rows
         ]
 
+    def owner_of(self, name: str) -> bytes | None:
+        """The owner that a name belongs to for ever; None of one that is bound to none."""
+        row = self._db.execute("SELECT owner FROM key_names WHERE name = ?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
     def bind_names(self, owners: Mapping[str, bytes]) -> list[str]:
         """Bind names of the configuration's keys to their owners, and give the names of other owners."""
         db = self._db
@@ -88,11 +93,7 @@ class Identities:
             db.executemany(
                 "INSERT INTO key_names (name, owner) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", owners.items()
             )
-            return [
-                name
-                for name, owner in owners.items()
-                if exists(db, "SELECT 1 FROM key_names WHERE name = ? AND owner <> ?", (name, owner))
-            ]
+            return [name for name, owner in owners.items() if self.owner_of(name) != owner]
 
     def _select(self, which: str, order: str, given: tuple[object, ...]) -> Iterator[StoredIdentity]:
         rows = self._db.execute(

@@ -140,9 +140,9 @@ class IdentityChanges:
         db = self._db
         if exists(db, "SELECT 1 FROM identities WHERE name = ?", (name,)):
             raise KeyExists("name", f"there is or was a key {name}; a name is never given again", "choose another name")
-        bound = db.execute("SELECT owner FROM key_names WHERE name = ?", (name,)).fetchone()
+        owner = self._identities.owner_of(name)
         # A key that moves from the configuration to the database takes its name and its records with it.
-        if (bound is not None and bound[0] != digest) or (bound is None and name in rollup_names):
+        if owner not in (None, digest) or (owner is None and name in rollup_names):
             raise KeyExists("name", f"records have requests of another key {name}", "choose another name")
         self._check_digest(digest)
 

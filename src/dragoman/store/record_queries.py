@@ -26,15 +26,6 @@ class KeyScope(Struct, frozen=True):
     since: int = 0
 
 
-class NameOwners(Queries):
-    """Owners of the names of gateway keys, by a connection that only reads."""
-
-    def owner_of(self, name: str) -> bytes | None:
-        """The owner that a name belongs to for ever; None of one that is bound to none."""
-        rows = self._rows("SELECT owner FROM key_names WHERE name = ?", (name,))
-        return bytes(rows[0][0]) if rows else None
-
-
 class RecordFilter(Struct, frozen=True, kw_only=True):
     """The filter of exchanges: times are microseconds, and None means any."""
 

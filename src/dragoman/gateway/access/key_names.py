@@ -30,6 +30,6 @@ async def bind_names(storage: Storage, keys: Sequence[Identity], report: Report)
         return
     for name in others:
         report(
-            "the name of a gateway key belonged to another one, whose stored responses it does not find",
+            "the name of a gateway key belonged to another one, whose stored responses and records it does not read",
             {"key": name, "remedy": "set owner to the first digest of that key, or choose another name"},
         )

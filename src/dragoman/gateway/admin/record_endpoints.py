@@ -36,7 +36,8 @@ from dragoman.records.views.sessions import (
 )
 from dragoman.records.views.usage import UsageView
 from dragoman.store import MEMORY
-from dragoman.store.record_queries import KeyScope, NameOwners, RecordFilter
+from dragoman.store.identities import Identities
+from dragoman.store.record_queries import KeyScope, RecordFilter
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.unassigned import RowScope
@@ -347,7 +348,7 @@ def _require_name(call: AdminCall, tables: RecordTables) -> None:
     identity = call.identity
     if identity is None or not call.is_client:
         return
-    owner = NameOwners(tables.connection).owner_of(identity.name)
+    owner = Identities(tables.connection).owner_of(identity.name)
     if owner not in (None, identity.owner):
         remedy = f"set owner in [keys.{identity.name}] to the first hash of the key, or give the key another name"
         raise AdminError(403, "records under the name of this key are those of another key", remedy)
