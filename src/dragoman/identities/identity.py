@@ -44,7 +44,7 @@ def read_tags(text: str) -> Tags:
     return tuple((name, value) for name, _, value in pairs)
 
 
-class Rights(Struct, frozen=True, kw_only=True):
+class Rights(Struct, frozen=True, kw_only=True, cache_hash=True):
     """What a key permits. A list that is None permits everything; `permissions.py` has the rules of the patterns."""
 
     role: str = CLIENT

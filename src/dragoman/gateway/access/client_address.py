@@ -67,7 +67,10 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
 def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     """Client address for lists of addresses, which a forged header must not pass; "" unless it is certain. It is
     uncertain if a trusted proxy names no client, or if another peer sends proxy headers."""
-    peer = read_address(request.peer) if proxies else None
+    if not proxies:
+        # Nearly every gateway.
+        return request.peer if _PROXIED.isdisjoint(request.table) else ""
+    peer = read_address(request.peer)
     if peer is None or not any(peer in network for network in proxies):
         return request.peer if _PROXIED.isdisjoint(request.table) else ""
     for written in reversed(_forwarded_hops(request)):
