@@ -69,10 +69,10 @@ def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     uncertain if a trusted proxy names no client, or if another peer sends proxy headers."""
     if not proxies:
         # Nearly every gateway.
-        return request.peer if _PROXIED.isdisjoint(request.table) else ""
+        return request.peer if request.table.keys().isdisjoint(_PROXIED) else ""
     peer = read_address(request.peer)
     if peer is None or not any(peer in network for network in proxies):
-        return request.peer if _PROXIED.isdisjoint(request.table) else ""
+        return request.peer if request.table.keys().isdisjoint(_PROXIED) else ""
     for written in reversed(_forwarded_hops(request)):
         hop = _address(written)
         if hop is None or not any(hop in network for network in proxies):
