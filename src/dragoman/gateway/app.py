@@ -485,7 +485,7 @@ def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
 def _program(user_agent: bytes) -> str:
     """The client's program: the first product of its user agent."""
     product = user_agent.partition(b" ")[0].decode("latin-1")
-    return product if product.isprintable() else ""
+    return without_key_texts(product) if product.isprintable() else ""
 
 
 def _client_protocol(request: ServerRequest) -> str:

@@ -17,6 +17,7 @@ from dragoman.errors import DragomanError, NotPermitted
 from dragoman.gateway.advice import Advice, nearest, printable, without_key
 from dragoman.gateway.claude_names import SUFFIX, lookup_name
 from dragoman.identities.identity import ALL_RIGHTS, Rights
+from dragoman.identities.key_text import without_key_texts
 from dragoman.identities.permissions import has_lists, limits_models, permits_model
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import PROTOCOL_NAMES
@@ -196,6 +197,9 @@ class ModelResolver:
     def _routed(self, name: str, protocol: str, rights: Rights) -> Route:
         cached = self._cache.get((name, protocol))
         if cached is None:
+            if without_key_texts(name) != name:
+                # It would be in the records as the model of the target.
+                raise UnknownModel("the model is the text of a gateway key; send that as Authorization: Bearer")
             try:
                 cached = self._find(name if name in self._routes.exact else lookup_name(name), protocol)
             except AbsentModel:

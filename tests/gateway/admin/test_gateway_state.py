@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dragoman.config.settings import Settings
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.identities.identity import AcceptedDigest, Identity, Rights
 from dragoman.identities.key_text import digest_of
 from tests.cli.recorded_file import NOW
-from tests.gateway.admin.recorded_gateway import ask, recorded_gateway, settings_with_roles, text_of
+from tests.gateway.admin.recorded_gateway import ask, error_of, recorded_gateway, settings_with_roles, text_of
 from tests.gateway.harness import House, running
 
 
@@ -31,6 +32,19 @@ def test_models_are_those_of_the_list_of_names(house: House) -> None:
     page = house.get("/model-names?match=echo", authorization=key, anthropic_version="2023-06-01").json()
     assert page["names"]
     assert ask(house, "/models?match=echo", "ada") == page
+
+
+def test_models_are_listed_for_keys_whose_paths_name_them(tmp_path: Path) -> None:
+    def settings(port: int) -> Settings:
+        made = settings_with_roles(port, str(tmp_path / "state.db"))
+        keys = [
+            replace(key, rights=Rights(paths=(path,))) for key, path in zip(made.keys, ("chat", "models"), strict=False)
+        ]
+        return replace(made, keys=tuple(keys))
+
+    with running(settings=settings) as limited_house:
+        assert error_of(ask(limited_house, "/models", "alice", 403))["type"] == "forbidden"
+        assert ask(limited_house, "/models", "bob")
 
 
 def test_a_key_sees_its_own_permissions(house: House) -> None:

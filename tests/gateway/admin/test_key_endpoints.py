@@ -408,6 +408,16 @@ def test_pitfall_448_733_a_key_text_is_in_the_response_that_makes_it_and_nowhere
     # Refused requests are logged with their paths.
     for path in (f"/admin/v1/keys/{canary}", f"/v1/messages/{canary}", f"/v1/files/{canary}/content"):
         assert house.get(path, authorization="Bearer of-no-known-key").status == 401
+    # Programs that are set up wrongly send it as something else.
+    for model in (canary, f"chat/{canary}", "chat/small"):
+        house.post(
+            "/v1/chat/completions",
+            {"model": model, "messages": [{"role": "user", "content": "hello"}]},
+            authorization=f"Bearer {text_of('ada')}",
+            user_agent=f"{canary}/1.0",
+            x_dragoman_launch=canary,
+        )
+    house.get(f"/v1/models/{canary}", authorization=f"Bearer {text_of('ada')}")
     answers += [
         house.get("/metrics", authorization=f"Bearer {text_of('ada')}").body,
         house.get("/status", authorization=f"Bearer {text_of('ada')}").body,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from dragoman.gateway.access.endpoint_rights import check_path
 from dragoman.gateway.admin.framework import AdminCall, Nothing
 from dragoman.gateway.endpoints.model_names import described_names
 from dragoman.gateway.endpoints.status import status_of
+from dragoman.gateway.paths import rule_of
 from dragoman.identities.changes import former_until
-from dragoman.identities.identity import Rights
+from dragoman.identities.identity import Rights, rights_of
 from dragoman.model.losses import Strict
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.model_description import DescribedName
@@ -91,6 +93,9 @@ async def status(call: AdminCall, _: Nothing) -> StatusView:
 
 async def models(call: AdminCall, parameters: ModelParameters) -> ModelsView:
     """The names that the key may use."""
+    rights = rights_of(call.identity)
+    if rights.paths is not None:
+        check_path(rights, rule_of("GET", "/models"))
     found = await described_names(call.runtime, PROTOCOL_NAMES[0], call.identity, match=parameters.match)
     return ModelsView(names=found)
 

@@ -75,7 +75,7 @@ class ExchangesParameters(Struct, frozen=True, kw_only=True):
     key: str | None = None
     model: str | None = None
     session: str | None = None
-    thread: int | None = None
+    thread: Annotated[int, Meta(ge=0, le=_NUMBER)] | None = None
     errors: bool = False
     n: Annotated[int, Meta(ge=0, le=_MAX_EXCHANGES)] = _USUAL
     before: str | None = None

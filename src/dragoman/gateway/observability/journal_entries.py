@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import trunc
 
 from dragoman.gateway.observability.record import Record
+from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.model.response import Usage
 from dragoman.records.journal_entry import (
     ANSWERED,
@@ -61,7 +62,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.client_protocol,
         record.path[_CUT],
         record.stream,
-        record.requested_model[_CUT],
+        requested if len(requested := record.requested_model) < KEY_LENGTH else _named(requested),
         record.provider,
         record.model[_CUT],
         record.provider_protocol,
@@ -112,7 +113,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         record.client_protocol,
         record.path[_CUT],
         record.stream,
-        record.requested_model[_CUT],
+        requested if len(requested := record.requested_model) < KEY_LENGTH else _named(requested),
         provider,
         model[_CUT],
         provider_protocol,
@@ -127,6 +128,11 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         candidates_more=record.candidates_more,
         tags=record.tags,
     )
+
+
+def _named(requested_model: str) -> str:
+    """A long model name as it is recorded. Programs that are set up wrongly send their key as the model."""
+    return without_key_texts(requested_model[: MAX_NAME_LENGTH + KEY_LENGTH])[_CUT]
 
 
 def outcome_of(record: Record) -> str:

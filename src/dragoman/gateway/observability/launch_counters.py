@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from dragoman.identities.key_text import without_key_texts
 from dragoman.mint import random_token
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.sessions.classes import MAIN, class_of
@@ -28,7 +29,7 @@ _is_session = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}").fullmatch
 
 def is_launch_name(text: str) -> bool:
     """Whether a launch may have this name."""
-    return _is_name(text) is not None
+    return _is_name(text) is not None and without_key_texts(text) == text
 
 
 def launch_name(header: bytes | None) -> str:
