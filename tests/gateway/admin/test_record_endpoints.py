@@ -248,6 +248,7 @@ def test_a_name_that_means_several_is_a_conflict(house: House) -> None:
     [
         "/exchanges?n=1001",
         "/exchanges?n=-1",
+        "/exchanges?thread=9223372036854775808",
         "/exchanges?before=x",
         "/exchanges?after=x",
         "/exchanges?errors=perhaps",
