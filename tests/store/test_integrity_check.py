@@ -14,6 +14,7 @@ from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak
+from tests.store.inserted_identities import insert
 
 
 @pytest.fixture
@@ -22,6 +23,7 @@ def tables() -> Iterator[RecordTables]:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
         fill(tables, some_entries(1, 300))
+        insert(tables.connection, 1, "ann", (b"a" * 32, None), (b"b" * 32, 9.5))
         yield tables
 
 
@@ -93,6 +95,10 @@ BROKEN = {
     ),
     "UPDATE threads SET parent = 77 WHERE id = 4": (0, [], ["threads that one began which is not there"]),
     "UPDATE sessions SET origin = 77 WHERE id = 1": (0, [], ["sessions that go on from one which is not there"]),
+    "DELETE FROM identities": (0, [], ["digests of a gateway key that is not there"]),
+    f"UPDATE identities SET owner = x'{'c' * 64}'": (0, [], ["gateway keys whose first digest is not there"]),
+    "UPDATE generation SET number = 0": (0, [], ["gateway keys that were changed after the last change"]),
+    "DELETE FROM generation": (0, [], ["gateway keys that were changed after the last change"]),
 }
 
 

@@ -78,7 +78,7 @@ def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
     for words, count in orphans:
         yield IntegrityFinding("references", "wrong", f"{count} {words}")
     if not orphans:
-        yield IntegrityFinding("references", "ok", "every session and thread that is referred to is there")
+        yield IntegrityFinding("references", "ok", "everything that is referred to is there")
 
 
 def _sizes(path: str) -> Iterator[tuple[str, int]]:

@@ -46,6 +46,13 @@ _REFERENCES = {
     " WHERE r.session <> 0 OR r.thread <> 0",
     "ends of histories of a thread that is not there": "tips p WHERE NOT EXISTS"
     " (SELECT 1 FROM threads t WHERE t.id = p.thread)",
+    "digests of a gateway key that is not there": "digests d WHERE NOT EXISTS"
+    " (SELECT 1 FROM identities i WHERE i.id = d.identity)",
+    "gateway keys whose first digest is not there": "identities i WHERE NOT EXISTS"
+    " (SELECT 1 FROM digests d WHERE d.digest = i.owner AND d.identity = i.id)",
+    # Workers would not see such a change.
+    "gateway keys that were changed after the last change": "identities i WHERE generation >"
+    " coalesce((SELECT max(number) FROM generation), 0)",
 }
 
 
