@@ -7,13 +7,14 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import RouteConfig, Server, Settings
+from dragoman.config.settings import RouteConfig, Server, Settings, Storage
 from dragoman.gateway.paths import EndpointKind
 from dragoman.identities.identity import ADMIN, CLIENT, ROLES, VIEWER, Rights
 from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House
 from tests.gateway.limited import KEY, OTHER_KEY, limited_house, send
-from tests.gateway.says import question
+from tests.gateway.says import log_lines, question
+from tests.sdk.digging import dig_text
 
 FAST = Rights(models=("fast", "embedder", "messages/small"))
 
@@ -437,3 +438,40 @@ def test_pitfall_642_the_list_of_models_is_of_what_the_key_may_use() -> None:
         names = listed(house, KEY)
         assert {"fast", "messages/served"} <= {*names}
         assert not [name for name in names if name.startswith(("chat/", "all/", "responses/")) or name == "slow"]
+
+
+def test_what_is_refused_is_logged_with_the_name_of_the_key() -> None:
+    with limited_house(Rights(models=("fast",), paths=("chat",))) as house:
+        assert send(house, "POST", PATHS[MESSAGES], _ask(MESSAGES, "fast"))[0] == 403
+        assert send(house, "POST", PATHS[CHAT], _ask(CHAT, "slow"))[0] == 403
+        lines = log_lines(house)
+    assert [(line["key"], line["status"]) for line in lines] == [("limited", 403)] * 2
+    assert "messages:create" in str(lines[0]["refusal"])
+
+
+def test_a_star_alone_is_no_limit() -> None:
+    with limited_house(Rights(models=("*",))) as house:
+        chat = {"x_dragoman_provider": "chat"}
+        assert send(house, "POST", "/v1/files", {}, **chat) == (200, "")
+        assert send(house, "POST", "/v1/moderations", {"input": "x"}, **chat) == (200, "")
+        assert send(house, "POST", f"{PATHS[CHAT]}?model=x", _ask(CHAT, "slow", models=["any"])) == (200, "")
+
+
+def test_a_stored_response_is_read_by_its_own_key_whatever_its_models_are() -> None:
+    with limited_house(Rights(models=("fast",)), lambda settings: replace(settings, storage=Storage())) as house:
+        made = house.post(PATHS[RESPONSES], _ask(RESPONSES, "fast", store=True), authorization=f"Bearer {KEY}")
+        path = f"/v1/responses/{dig_text(made.json(), 'id')}"
+        assert send(house, "GET", path) == (200, "")
+        # What it goes on from opens no other model.
+        more = _ask(RESPONSES, "slow", previous_response_id=path.rpartition("/")[2])
+        assert send(house, "POST", PATHS[RESPONSES], more)[0] == 403
+        assert house.get(path, authorization=f"Bearer {OTHER_KEY}").status == 404
+        assert send(house, "DELETE", path) == (200, "")
+
+
+def test_web_sockets_and_other_methods_open_nothing() -> None:
+    with limited_house(Rights(role=VIEWER)) as house:
+        assert send(house, "GET", PATHS[RESPONSES], upgrade="websocket", sec_websocket_key="x")[0] == 426
+        for method in ("PUT", "PATCH", "GET"):
+            assert send(house, method, PATHS[MESSAGES], _ask(MESSAGES, "fast"))[0] in (403, 405)
+        assert not house.provider.received

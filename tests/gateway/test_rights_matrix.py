@@ -87,7 +87,7 @@ def _is_refused(role: str, field: str, method: str, path: str) -> bool:
         return True
     if field in ("models", "providers"):
         # A viewer uses no model, and lists show it all; `key=other` explains the requests of a key without limits.
-        is_seen = (role == VIEWER and kind is EndpointKind.MODEL) or "key=" in path
+        is_seen = (role == VIEWER and kind in (EndpointKind.MODEL, EndpointKind.ROUTE)) or "key=" in path
         return kind in _NAMING and not is_seen
     return field == "paths" and kind not in _WITHOUT_PATHS
 

@@ -136,6 +136,7 @@ class App:
         if not is_talk and api_path.kind is _ADMIN:
             await self._administer(runtime, request, api_path)
             return
+        refused: Identity | None = None
         try:
             runtime.guard.admit(request)
             if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
@@ -153,11 +154,13 @@ class App:
                 and self._permitted.get((id(key.rights), api_path.rest)) is key.rights
                 and (key.rights.models is None or not request.query)
             ):
+                refused = key
                 self._check_rights(runtime, request, api_path, key)
+                refused = None
             if not is_talk and await self._own(runtime, request, api_path, key):
                 return
         except (ClientError, Busy) as error:
-            self._refuse(request, api_path, error)
+            self._refuse(request, api_path, error, refused)
             return
         named_launch = given(LAUNCH)
         launch = "" if named_launch is None else launch_name(named_launch)
@@ -349,9 +352,12 @@ class App:
         )
         return [JSON, replies.id_header(protocol, builder.record.id)], _refused(builder, ClientError(status, message))
 
-    def _refuse(self, request: ServerRequest, api_path: ApiPath, error: ClientError | Busy) -> None:
+    def _refuse(
+        self, request: ServerRequest, api_path: ApiPath, error: ClientError | Busy, key: Identity | None
+    ) -> None:
+        """Refuse a request; with the key if it is refused for its rights."""
         runtime = self.runtime
-        record = self._record(request, api_path)
+        record = self._record(request, api_path, key)
         headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
         headers += _door_headers(error)
         if isinstance(error, UnknownKeysLimited):
@@ -361,7 +367,7 @@ class App:
             return
         if isinstance(error, ClientError) and error.status == 405:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
-        builder = runtime.builder_of_unauthenticated(record)
+        builder = runtime.builder_of_unauthenticated(record) if key is None else runtime.builder_of(record)
         body = _refused(builder, error)
         request.respond(builder.record.status, headers, body)
 

@@ -41,7 +41,7 @@ from dragoman.gateway.stored_responses.stored_state import StoredState, locate_p
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import ADMIN, CLIENT, Identity, Rights, reading_rights_of, rights_of
+from dragoman.identities.identity import ADMIN, CLIENT, Identity, Rights, reading_rights_of
 from dragoman.identities.permissions import permits_provider
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import RequestFeatures
@@ -144,8 +144,9 @@ async def explained(
     client_request = ClientRequest(api_path, question.headers, dict(reversed(question.headers)), key=key)
     parsed = await offload(partial(parse_request, body, api_path), len(body), asker)
     parsed = replace(parsed, model=question.model or parsed.model)
-    route = runtime.routes.route(parsed.model, api_path.protocol, rights_of(key))
-    check_deeper_names(runtime.routes, rights_of(key), parsed.glance, route.targets)
+    rights = reading_rights_of(key)
+    route = runtime.routes.route(parsed.model, api_path.protocol, rights)
+    check_deeper_names(runtime.routes, rights, parsed.glance, route.targets)
     features = replace(required_features(body, client_request, route, has_affinities=True), losses=True)
     # Items of another key are not looked up.
     storing_provider = await _storing_provider(runtime, client_request, parsed, route) if key is own else ""
@@ -189,7 +190,7 @@ async def explained(
     plan = runtime.routing_state.glance(route, requirements, runtime.target_info, conversation=conversation)
     if route.only is not None:
         plan = _of_one(plan, route.only)
-    missed = [_missed(name, rights_of(key)) for name in route.missed if _may_read(own, name)]
+    missed = [_missed(name, rights) for name in route.missed if _may_read(own, name)]
     explanation = _explanation(runtime, parsed.model, route, plan, request_features, seen, missed)
     if not question.check:
         return explanation
