@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
@@ -35,24 +35,43 @@ _MAX_NAMES = 64
 def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
     """Whether a conversation with these members may name other models. Most have tools, and no tool has a member
     `model`: to look for its name is faster than to read them."""
-    roots = _roots(protocol)
-    if not roots.certain.isdisjoint(members):
-        return True
-    for name in roots.possible:
-        value = members.get(name)
-        if value is not None and (_remembered if len(text := bytes(value)) <= _REMEMBERED_BYTES else _model_in)(text):
+    names = (protocol, *members)
+    places = _PLACES.get(names)
+    if places is None:
+        places = _find_places(protocol, members)
+        if len(_PLACES) < _MAX_REMEMBERED and sum(map(len, names)) <= _MAX_NAMES_LENGTH:
+            _PLACES[names] = places
+    for name in places:
+        if not name:
+            return True
+        value = bytes(members[name])
+        found = _SEEN.get(value)
+        if found is None:
+            # Letters in another case are another spelling, and so are escapes.
+            found = b'"model"' in value.lower() or b"\\u" in value
+            if len(value) <= _MAX_VALUE_BYTES:
+                if len(_SEEN) >= _MAX_SEEN:
+                    _SEEN.clear()
+                _SEEN[value] = found
+        if found:
             return True
     return False
 
 
-def _model_in(value: bytes) -> bool:
-    """Whether a member may be called `model`, in any letters; they may be written as escapes."""
-    return b'"model"' in value.lower() or b"\\u" in value
+def _find_places(protocol: str, members: Mapping[str, Raw]) -> tuple[str, ...]:
+    """The members under which a conversation may have a member `model`; "" for one that names models otherwise."""
+    paths = codec_of(protocol).model_members
+    certain = {path.partition("/")[0] for path in paths if not path.endswith("/model")}
+    roots = {path.partition("/")[0] for path in paths}
+    return tuple("" if name in certain else name for name in members if name in roots)
 
 
-# An agent sends the same tools with every request.
-_REMEMBERED_BYTES = 16 * 1024
-_remembered = lru_cache(maxsize=64)(_model_in)
+# Members of conversations, by which a program is known again, and where they may name models.
+_PLACES: dict[tuple[str, ...], tuple[str, ...]] = {}
+_MAX_REMEMBERED, _MAX_NAMES_LENGTH = 256, 1024
+# Whether a value may have a member `model`: an agent sends the same tools with every request.
+_SEEN: dict[bytes, bool] = {}
+_MAX_SEEN, _MAX_VALUE_BYTES = 64, 16 * 1024
 
 
 def check_deeper_names(
@@ -132,21 +151,6 @@ def _check(resolver: ModelResolver, rights: Rights, provider: str, protocol: str
         target = f"{provider}/{name}"
         if not any(resolver.leads_to(each, target, protocol, rights) for each in (target, name)):
             raise NotPermitted(printable(name), param="model")
-
-
-class _Roots(Struct, frozen=True):
-    """The members under which models are named: under any name, or only under `model`."""
-
-    certain: frozenset[str]
-    possible: tuple[str, ...]
-
-
-@lru_cache(maxsize=8)
-def _roots(protocol: str) -> _Roots:
-    paths = codec_of(protocol).model_members
-    certain = {path.partition("/")[0] for path in paths if not path.endswith("/model")}
-    roots = dict.fromkeys(path.partition("/")[0] for path in paths)
-    return _Roots(frozenset(certain), tuple(root for root in roots if root not in certain))
 
 
 @lru_cache(maxsize=8)
