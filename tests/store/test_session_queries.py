@@ -69,9 +69,9 @@ def test_pages_have_each_session_once(questions: SessionQueries) -> None:
 
 def test_a_scope_is_a_condition_of_every_query_of_sessions(path: Path) -> None:
     tables = open_record_tables(str(path), read_only=True)
-    bob, late = (SessionQueries(tables.connection, scope) for scope in (KeyScope("bob"), KeyScope("alice", NOON + 1)))
     try:
-        for questions, numbers in ((bob, [3]), (late, [])):
+        for key, numbers in (("bob", [3]), ("nobody", [])):
+            questions = SessionQueries(tables.connection, KeyScope(key))
             assert [row.id for row in questions.newest(0, None, 50)] == numbers
             assert [row.id for row in questions.newest(0, "alice", 50)] == []
             assert [row.id for row in questions.named("5f0c", None, 9)] == numbers

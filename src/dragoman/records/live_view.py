@@ -128,7 +128,7 @@ def _owned(entries: list[JournalEntry], scope: KeyScope | None) -> list[JournalE
     """The entries in a scope."""
     if scope is None:
         return entries
-    return [entry for entry in entries if entry.key == scope.key and entry.time >= scope.since]
+    return [entry for entry in entries if entry.key == scope.key]
 
 
 def latest_by(

@@ -19,11 +19,9 @@ _AT_ONCE = 500
 
 
 class KeyScope(Struct, frozen=True):
-    """Rows with a key's name, since a time, in microseconds. A condition of every query of a key that may read its own
-    records alone."""
+    """Rows with a key's name: a condition of every query of a key that may read its own records alone."""
 
     key: str
-    since: int = 0
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):
@@ -46,8 +44,8 @@ class RecordQueries(Queries):
     def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
         super().__init__(db)
         # Conditions without an index, which every query of rows has.
-        self._owned = "" if scope is None else " AND +key = ? AND +time >= ?"
-        self._scope: tuple[object, ...] = () if scope is None else (scope.key, scope.since)
+        self._owned = "" if scope is None else " AND +key = ?"
+        self._scope: tuple[object, ...] = () if scope is None else (scope.key,)
 
     def latest(self, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """The latest ones, the newest first."""

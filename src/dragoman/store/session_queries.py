@@ -90,8 +90,8 @@ class SessionQueries(Queries):
         super().__init__(db)
         self.scope = scope
         # Conditions without an index, which every query of sessions has.
-        self._owned = "" if scope is None else " AND +key = ? AND +started >= ?"
-        self._given: tuple[object, ...] = () if scope is None else (scope.key, scope.since)
+        self._owned = "" if scope is None else " AND +key = ?"
+        self._given: tuple[object, ...] = () if scope is None else (scope.key,)
 
     def newest(self, since: int, key: str | None, most: int, before: tuple[int, int] | None = None) -> list[SessionRow]:
         """Sessions that were active since a time, newest first, without sessions of agents of another one; optionally

@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
-from dragoman.store.records import BUCKET_MICROSECONDS, tags_of
+from dragoman.store.records import tags_of
 
 # Groups of totals, besides the time.
 NAMES = ("key", "client", "provider", "model")
@@ -86,16 +86,13 @@ class UsageQueries(Queries):
     def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
         super().__init__(db)
         self.scope = scope
-        # The 15-minute bucket in which the scope begins counts as a whole.
-        self._since = 0 if scope is None else scope.since // BUCKET_MICROSECONDS
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
         if self.scope is None:
             bucket: int | None = self._rows("SELECT min(quarter) FROM quarter_sums")[0][0]
         else:
-            statement = "SELECT min(quarter) FROM sums WHERE key = ? AND quarter >= ?"
-            bucket = self._rows(statement, (self.scope.key, self._since))[0][0]
+            bucket = self._rows("SELECT min(quarter) FROM sums WHERE key = ?", (self.scope.key,))[0][0]
         return bucket
 
     def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
@@ -104,7 +101,7 @@ class UsageQueries(Queries):
             rows = self._rows(
                 f"SELECT quarter, {_SUMS} FROM sums WHERE quarter >= ? AND quarter < ? AND key = ?"
                 " GROUP BY quarter ORDER BY quarter",
-                (max(start, self._since), end, self.scope.key),
+                (start, end, self.scope.key),
             )
             return [(row[0], row[1:]) for row in rows]
         rows = self._rows(
@@ -119,7 +116,7 @@ class UsageQueries(Queries):
         listed, count = ", ".join(names), len(names)
         owned, key = ("", ()) if self.scope is None else (" AND key = ?", (self.scope.key,))
         measures_by_group: dict[tuple[str, ...], Measures] = {}
-        for span, low, high in split_spans(max(start, self._since), end):
+        for span, low, high in split_spans(start, end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
             for row in self._rows(
@@ -134,7 +131,7 @@ class UsageQueries(Queries):
         listed, count = ", ".join(("tags", *names)), len(names) + 1
         owned, key = ("", ()) if self.scope is None else (" AND key = ?", (self.scope.key,))
         measures_by_group: dict[tuple[str, ...], Measures] = {}
-        for span, low, high in split_spans(max(start, self._since), end):
+        for span, low, high in split_spans(start, end):
             where = "tag_sums WHERE quarter" if span == 1 else f"long_tag_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
             added = f"SELECT {listed}, {_SUMMED_ALONE} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}"
@@ -224,12 +221,12 @@ class UsageQueries(Queries):
 
     def _owned(self, group: _UsageGroup) -> str:
         """The join to names, for the scope's sessions alone."""
-        return group.named if self.scope is None else f"{group.named} WHERE s.key = :key AND s.started >= :owned"
+        return group.named if self.scope is None else f"{group.named} WHERE s.key = :key"
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
-        given: dict[str, int | str] = {"start": max(start, self._since), "end": end}
+        given: dict[str, int | str] = {"start": start, "end": end}
         if self.scope is not None:
-            given |= {"key": self.scope.key, "owned": self.scope.since}
+            given["key"] = self.scope.key
         return self._rows(statement, given)
 
 
