@@ -176,7 +176,7 @@ def test_a_query_that_names_a_model_is_refused_for_a_key_with_a_list(query: str)
 
 def test_a_header_that_may_name_a_model_reaches_no_provider() -> None:
     with limited_house(FAST) as house:
-        for name in ("openai_model", "anthropic_model_override", "openai_deployment_id"):
+        for name in ("openai_model", "anthropic_model_override", "openai_deployment_id", "openai_engine"):
             assert send(house, "POST", PATHS[MESSAGES], _ask(MESSAGES, "fast"), **{name: "slow"})[0] == 200
             assert house.provider.received[-1].header(name.replace("_", "-")) is None
 

@@ -21,8 +21,8 @@ IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Bounds of one pattern.
 MAX_PATTERN_LENGTH, MAX_PATTERN_STARS = 128, 4
-# Longer names are in no list: names come from outside, and may be as long as a body.
-MAX_NAME_LENGTH = 1024
+# Longer names are in no list: names come from outside, and each is compared with all patterns of a list.
+MAX_NAME_LENGTH = 256
 # Lists of keys that are compiled at a time; more keys than lists share them.
 _COMPILED = 4096
 

@@ -416,6 +416,7 @@ def test_pitfall_448_733_a_key_text_is_in_the_response_that_makes_it_and_nowhere
             authorization=f"Bearer {text_of('ada')}",
             user_agent=f"{canary}/1.0",
             x_dragoman_launch=canary,
+            x_dragoman_session=f"session-{canary}",
         )
     house.get(f"/v1/models/{canary}", authorization=f"Bearer {text_of('ada')}")
     answers += [

@@ -26,7 +26,7 @@ _PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
 # Words of header names that select an account or a model, or carry a credential, whole or as a prefix. Any non-letter
 # separates words; a feature has no id.
 _is_personal = re.compile(
-    rb"model|deployment|organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
+    rb"model|deployment|engine|organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
     rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
     rb"|(?<![a-z])(?:org|proj|prj|acct|group|profile|member|behalf|cred|session|subscri|enterprise|company|department"
     rb"|identit|principal|delegat|assume|act[^a-z]?as|bill|bearer|jwt)"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import trunc
 
+from msgspec.structs import replace
+
 from dragoman.gateway.observability.record import Record
 from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.model.response import Usage
@@ -22,6 +24,7 @@ from dragoman.records.journal_entry import (
     TokenCounts,
 )
 from dragoman.routing.target import Target
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine, heaviest_first
 
 # Members and their numbers, as `messages[1].parts[0].cache`.
@@ -86,7 +89,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         attempts[-1].provider_request_id if attempts else "",
         record.response_id[_CUT],
         record.size,
-        facts,
+        facts if len(facts.session) < KEY_LENGTH else _without_keys(facts),
         record.trace,
         record.candidates,
         record.candidates_more,
@@ -122,7 +125,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         record.policy,
         record.reason,
         size=size,
-        facts=facts,
+        facts=facts if len(facts.session) < KEY_LENGTH else _without_keys(facts),
         trace=record.trace,
         candidates=record.candidates,
         candidates_more=record.candidates_more,
@@ -133,6 +136,11 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
 def _named(requested_model: str) -> str:
     """A long model name as it is recorded. Programs that are set up wrongly send their key as the model."""
     return without_key_texts(requested_model[: MAX_NAME_LENGTH + KEY_LENGTH])[_CUT]
+
+
+def _without_keys(facts: ExchangeFacts) -> ExchangeFacts:
+    """The facts of a request that names a long session, without a key in its name."""
+    return replace(facts, session=without_key_texts(facts.session))
 
 
 def outcome_of(record: Record) -> str:
