@@ -374,6 +374,19 @@ def test_looked_up_texts_are_bounded(watched: Watched, monkeypatch: pytest.Monke
     assert len(watched.table._known) <= 3
 
 
+def test_the_event_loop_does_not_wake_up_for_a_file_without_changes(watched: Watched) -> None:
+    text = watched.create("ann")
+    watched.table.load()
+    watched.clock.now += GRACE + 1
+    calls: list[Callable[[], None]] = []
+    watched.table._refresh(calls.append)
+    # It was read all the same.
+    assert (calls, watched.outcome(text)) == ([], "ann")
+    watched.revoke("ann")
+    watched.table._refresh(calls.append)
+    assert len(calls) == 1
+
+
 def test_a_thread_reads_changes_until_it_is_stopped(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_INTERVAL", 0.001)
     watched.table.load()

@@ -194,6 +194,10 @@ class IdentityTable:
             rows = self._read()
         except StoreError as error:
             schedule(partial(self._failed, str(error)))
+            return
+        if rows is self._rows and self.was_read and not self.problem:
+            # As nearly always: the event loop need not wake up.
+            self._read_at = self._clock()
         else:
             schedule(partial(self._apply, rows))
 
