@@ -127,11 +127,24 @@ def test_a_missing_file_has_no_keys_until_it_is_there(watched: Watched) -> None:
     assert [message for message, _ in watched.reports] == [
         "requests without a gateway key are refused from now on: the database has a key"
     ]
-    # A file that is removed has no keys, and the gateway stays closed.
+
+
+def test_pitfall_447_a_file_that_is_removed_makes_no_text_unknown(watched: Watched) -> None:
+    text = watched.create("ann")
+    watched.table.load()
+    content = watched.file.with_suffix(".backup")
+    with closing(sqlite3.connect(watched.file)) as live, closing(sqlite3.connect(content)) as copy:
+        live.backup(copy)
     for name in ("", "-wal", "-shm"):
         Path(f"{watched.file}{name}").unlink(missing_ok=True)
+    watched.clock.now += GRACE
     watched.table.load()
-    assert (watched.outcome(text), watched.page.requires_keys) == ("unknown", True)
+    assert (watched.outcome(text), watched.table.problem) == ("ann", "the file is missing")
+    watched.clock.now += 0.1
+    assert (watched.outcome(text), watched.page.requires_keys) == ("unreadable", True)
+    content.replace(watched.file)
+    watched.table.load()
+    assert (watched.outcome(text), watched.outcome("other"), watched.table.problem) == ("ann", "unknown", "")
 
 
 def test_pitfall_446_a_new_key_is_known_although_its_text_was_tried_before(watched: Watched) -> None:

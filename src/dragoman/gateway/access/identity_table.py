@@ -3,9 +3,10 @@ thread asks the database twice a second for changes; requests only read the tabl
 
     the file `storage.path`                    requests without a key      other texts than keys of the configuration
     never read, and present (locked, damaged)  503                         503
-    absent, or none                            open, if nothing closes it  401
+    absent since the start, or none            open, if nothing closes it  401
     read                                       closed by any identity      identity, or 401
-    read, but not for `storage.key_grace`      closed as before            503
+    read, but not for `storage.key_grace`,     closed as before            503
+    also because it is absent now
 
 Keys of the configuration are accepted always. One that is also in the database, by its name or a digest, hides the
 identity of the database: an administrator of keys cannot take a configured one over.
@@ -206,6 +207,9 @@ class IdentityTable:
         assert reader is not None
         generation = reader.generation()
         if generation is None:
+            if rows.count:
+                # It had keys a moment ago: whether they are in force is not known, as while it is restored.
+                raise StoreError("the file is missing")
             return NO_ROWS
         if reader.file != rows.file or generation < rows.generation:
             # Another file, or an earlier state of this one: nothing that was read holds.
