@@ -81,11 +81,12 @@ curl -s http://127.0.0.1:8484/admin/v1/keys -H "Authorization: Bearer $DRAGOMAN_
 curl -si http://127.0.0.1:8484/admin/v1/keys/ann -H "Authorization: Bearer $DRAGOMAN_KEY"
 ```
 
-A member that is `null` is removed, and an absent member stays as it is. This command removes the list of models:
+A member that is `null` is removed, and an absent member stays as it is. This command removes the list of models, if
+the `ETag` was `"2"`:
 
 ```sh
 curl -s -X PATCH http://127.0.0.1:8484/admin/v1/keys/ann -H "Authorization: Bearer $DRAGOMAN_KEY" \\
-    -H 'If-Match: "1"' -d '{"models":null}'
+    -H 'If-Match: "2"' -d '{"models":null}'
 ```
 
 The rights of a key before and after a change must be covered by the rights of the key that makes the change: its role,

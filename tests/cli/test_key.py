@@ -204,7 +204,7 @@ def test_pitfall_439_a_name_is_never_a_part_of_a_statement(place: Path, words: S
         (("new", "x", "--tag", "a b=c"), 'tags: the tag "a b" cannot be used with "c"'),
         (("new", "x", "--expires", "2026-11-15"), "expires: the time is in the past"),
         (("new", "x", "--expires", "soon"), "--expires: 'soon' is no end; it may be 90d"),
-        (("new", "x", "--concurrency", "0"), "concurrency: expected an integer from 1 to 1000000, got 0"),
+        (("new", "x", "--concurrency", "0"), "concurrency: expected an integer from 1 to 100000, got 0"),
         (("new", "x", "--concurrency", "many"), "argument --concurrency: invalid int value: 'many'"),
         (("new", "x", "--nope"), "unrecognized arguments: --nope"),
         (("set", "ann", "--remove", "nope"), "'nope' is not known; there are role, models"),

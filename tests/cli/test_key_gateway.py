@@ -93,6 +93,9 @@ def test_refusals_are_the_gateways(house: House, place: Path) -> None:
         assert remote(house, place, *words, name="vera").err.startswith(
             "dragoman: this path needs a key with the role admin ("
         )
+    key(place, "new", "ann")
+    too_long = ("rotate", "ann", "--grace", "91d")
+    assert remote(house, place, *too_long).err == key(place, *too_long).err
 
 
 @pytest.mark.parametrize("words", [("set", "ann", "--models", "*"), ("rotate", "ann"), ("revoke", "ann")])

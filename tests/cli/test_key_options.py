@@ -18,7 +18,7 @@ ZONE = zone_of("Europe/Berlin")
 
 def members(*words: str, removed: tuple[str, ...] = ()) -> KeyMembers:
     parser = argparse.ArgumentParser()
-    add_members(parser)
+    add_members(parser, of_new_key=True)
     return read_members(parser.parse_args(words), ZONE, NOW, removed)
 
 
@@ -35,7 +35,7 @@ def test_lists_may_have_blanks_and_a_date_is_included_in_its_zone() -> None:
 
 def test_every_member_of_a_key_has_an_option() -> None:
     parser = argparse.ArgumentParser()
-    add_members(parser)
+    add_members(parser, of_new_key=True)
     options = {action.dest for action in parser._actions} - {"help"}
     assert options == {"tag" if name == "tags" else name for name in MEMBERS}
 

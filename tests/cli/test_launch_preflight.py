@@ -57,8 +57,11 @@ def test_a_key_that_may_not_have_providers_called_launches_without_a_check(capsy
             looked(house, "nobody-knows-this", key=KEY)
     limited = Rights(models=("chat/n",))
     with running((), lambda _: settings_for(NOWHERE, keys=(KEY,), rights=limited)) as house:
-        looked(house, "chat/m", key=KEY)
-    assert "this key may not use `chat/m`" in capsys.readouterr().err
+        with pytest.raises(DragomanError, match=r"^this key may not use `chat/m`; see /v1/models$"):
+            looked(house, "chat/m", key=KEY)
+        # A model of the client's own choice is a guess.
+        looked(house, None, key=KEY, client="codex")
+    assert "codex uses its default models: this key may not use `gpt-5.1`" in capsys.readouterr().err
 
 
 def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors
 from dragoman.identities.identity import AcceptedDigest, Identity, Rights
 from dragoman.identities.key_text import digest_of, hash_text
+from dragoman.identities.members import MAX_CONCURRENCY
 from tests.identities.holders import holder
 
 SECRET = "dgm_0123456789abcdef"
@@ -129,6 +130,10 @@ def test_a_date_time_without_an_offset_is_in_the_configured_zone(written: str, m
         ),
         (f'[keys.a]\nhash = "{HASH}"\nexpires = "soon"\n', "x.toml:3: keys.a.expires: expected a date or a date-time"),
         (f'[keys.a]\nkay = "{SECRET}"\n', "x.toml:2: keys.a.kay: is not a known key (did you mean key?)"),
+        (
+            f'[keys.a]\nkey = "{SECRET}"\nconcurrency = {MAX_CONCURRENCY + 1}\n',
+            "x.toml:3: keys.a.concurrency: expected an integer from 1 to 100000, got 100001",
+        ),
         (
             f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n',
             "x.toml:3: keys.a.concurrency: expected an integer from 1 to 100000, got 0",

@@ -65,6 +65,14 @@ def test_an_unknown_key_is_refused_and_not_repeated(house: House) -> None:
     assert "sk-no" not in str(caught.value)
 
 
+def test_where_no_key_was_sent_the_places_of_one_are_named(house: House) -> None:
+    with pytest.raises(
+        AdminApiError, match=r"^the gateway requires a key \(set DRAGOMAN_KEY, or name the file"
+    ) as caught:
+        AdminClient(at(house.port), "").get("/keys", KeysView)
+    assert caught.value.status == 401
+
+
 def test_another_form_is_named(house: House) -> None:
     with pytest.raises(DragomanError, match="another form than this version knows"):
         client(house).get("/keys", IssuedKey)

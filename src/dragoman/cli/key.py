@@ -68,7 +68,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     new.add_argument(
         "name", nargs="?", default=_DEFAULT_NAME, metavar="NAME", help=f"its name; {_DEFAULT_NAME} if left out"
     )
-    add_members(new)
+    add_members(new, of_new_key=True)
     new.add_argument("--print", action="store_true", help="print lines for the configuration, and store nothing")
     list_all = actions.add_parser("list", help="list all", description="List all keys, also of the configuration.")
     show = actions.add_parser("show", help="show one", description="Show what a key permits.")
@@ -95,9 +95,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     imports.add_argument("--dry-run", action="store_true", help="say what would be done, and do no more")
     for action in (show, change, rotate, revoke):
         action.add_argument("name", metavar="NAME", help="the name of the key")
-    add_members(change)
+    add_members(change, of_new_key=False)
     change.add_argument(
-        "--remove", action="append", default=[], choices=MEMBERS, metavar="MEMBER", help=", ".join(MEMBERS)
+        "--remove",
+        action="append",
+        default=[],
+        choices=MEMBERS,
+        metavar="MEMBER",
+        help=f"member to remove; may be repeated: {', '.join(MEMBERS)}",
     )
     rotate.add_argument(
         "--grace", default="24h", metavar="TIME", help="how long the former text is accepted (default: 24h); 0 ends it"

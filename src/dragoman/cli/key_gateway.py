@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.cli.key_file import missing_key
+from dragoman.identities.changes import check_grace
 from dragoman.identities.members import KeyMembers, name_problem
 from dragoman.identities.views import AuditView, IssuedKey, KeysView, KeyView
 from dragoman.launching.admin_client import AdminClient
@@ -47,6 +48,7 @@ class KeyGateway:
 
     def rotate(self, name: str, grace: float) -> IssuedKey:
         """Give a key another text; the former one is accepted for `grace` seconds."""
+        check_grace(grace)
         body, generation = msgspec.json.encode({"grace": grace}), self.get(name).generation
         return self._client.send("POST", f"{_path(name)}/rotate", IssuedKey, body, generation=generation)
 

@@ -30,11 +30,12 @@ _LISTS = {
 }
 
 
-def add_members(parser: argparse.ArgumentParser) -> None:
-    """Declare the members of a key."""
-    parser.add_argument("--role", metavar="ROLE", help=f"{', '.join(ROLES)} (default: {ROLES[0]})")
+def add_members(parser: argparse.ArgumentParser, *, of_new_key: bool) -> None:
+    """Declare the members of a key; what is left out has a default for a new key alone."""
+    role, rest = (f" (default: {ROLES[0]})", "; left out, all") if of_new_key else ("", "")
+    parser.add_argument("--role", metavar="ROLE", help=f"{', '.join(ROLES)}{role}")
     for name, text in _LISTS.items():
-        parser.add_argument(f"--{name}", metavar="LIST", help=f"{text}; left out, all")
+        parser.add_argument(f"--{name}", metavar="LIST", help=f"{text}{rest}")
     parser.add_argument(
         "--tag", action="append", metavar="NAME=VALUE", help="copied into records; may be repeated, for all tags of it"
     )

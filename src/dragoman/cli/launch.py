@@ -264,6 +264,9 @@ def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[s
             raise DragomanError(error.reason) from None
         if error.status == _NO_KEY:
             raise DragomanError(f"the gateway at {address} does not take the key: {error.reason}") from None
+        if error.status == _FORBIDDEN and key.sent:
+            # Its requests for the model would be refused, too.
+            raise DragomanError(error.reason) from None
         return [str(error)]
     try:
         targets = convert(page, _RoutePage).checked

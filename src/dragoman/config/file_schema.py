@@ -15,6 +15,7 @@ from dragoman.config.tables import did_you_mean
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
 from dragoman.identities.identity import CLIENT, MAX_TAGS, ROLES, is_tag
+from dragoman.identities.members import MAX_CONCURRENCY
 from dragoman.identities.path_families import ACTIONS, OPEN_ACTIONS, is_path_right
 from dragoman.identities.permissions import MAX_PATTERN_LENGTH, MAX_PATTERN_STARS, is_pattern
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -529,7 +530,7 @@ KEY: dict[str, ValueType[object]] = {
     "tags": ValueType(type_name="table of strings", example='{ team = "web" }', read=_tags),
     "expires": ValueType(type_name="date or date-time", example="2027-01-31", read=_moment),
     "strict": _STRICT,
-    "concurrency": _count(16, 100_000),
+    "concurrency": _count(16, MAX_CONCURRENCY),
 }
 
 SECTIONS = ("server", "providers", "models", "prices", "keys", "timeouts", "routing", "limits", "storage", "telemetry")

@@ -147,12 +147,17 @@ def rotated(before: StoredIdentity, digest: bytes, grace: float, context: Change
     """An identity with a new digest. The former one is accepted for `grace` seconds; if there is one with an end
     already, that stays, and 0 ends it."""
     _check_active(before)
-    if not 0 <= grace <= MAX_GRACE:
-        raise InvalidMember("grace", f"expected 0 to {MAX_GRACE / 86400:g} days", "choose another duration")
+    check_grace(grace)
     check_maker(context, terms_of(before.identity))
     digests = (AcceptedDigest(digest=digest), *_former(before.identity, grace, context.now))
     identity = replace(before.identity, digests=digests)
     return replace(before, identity=identity, generation=context.generation)
+
+
+def check_grace(grace: float) -> None:
+    """An error for a time that no former digest is accepted for."""
+    if not 0 <= grace <= MAX_GRACE:
+        raise InvalidMember("grace", f"expected 0 to {MAX_GRACE / 86400:g} days", "choose another duration")
 
 
 def _former(identity: Identity, grace: float, now: float) -> tuple[AcceptedDigest, ...]:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 TextList: TypeAlias = tuple[str, ...] | UnsetType | None
 # Another role is refused with the list of roles, and not as a wrong type.
 RoleName: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(ROLES)})]
-MAX_CONCURRENCY = 1_000_000
+MAX_CONCURRENCY = 100_000
 # More entries than these are no list that a person reads, and slow to match.
 MAX_LIST = 256
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

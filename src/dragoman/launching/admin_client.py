@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
+from dragoman.launching.clients import KEY_VARIABLE
 from dragoman.launching.gateway import fetch
 
 R = TypeVar("R", bound=Struct)
@@ -19,6 +20,7 @@ _PREFIX = "/admin/v1"
 # A query may take two seconds, and wait for others.
 _SECONDS = 30.0
 _MAX_BYTES = 256 * 1024 * 1024
+_NO_KEY = 401
 _TEMPORARY = frozenset({429, 503, 504})
 
 
@@ -105,6 +107,12 @@ class AdminClient:
             refusal = msgspec.json.decode(content, type=_ErrorPage).error
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return DragomanError(f"there is no admin API at {self.address}: status {status}")
+        if status == _NO_KEY and not self._headers:
+            return AdminApiError(
+                status,
+                "the gateway requires a key",
+                f"set {KEY_VARIABLE}, or name the file that holds it with --key-file",
+            )
         return AdminApiError(status, refusal.message, refusal.remedy)
 
 

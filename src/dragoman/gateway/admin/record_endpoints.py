@@ -306,8 +306,8 @@ def name_in_path(call: AdminCall, name: str) -> str:
 
 
 def unreadable(error: UsageError) -> AdminError:
-    """A parameter that cannot be understood."""
-    return AdminError(400, str(error), "see /admin/v1/openapi.json")
+    """A parameter that cannot be understood; the error may name it as the option of a command."""
+    return AdminError(400, str(error).removeprefix("--"), "see /admin/v1/openapi.json")
 
 
 def _page(batch: list[exchanges.RecordedExchange], *, before: str | None, after: int, call: AdminCall) -> ExchangesView:
