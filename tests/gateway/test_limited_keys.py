@@ -345,6 +345,18 @@ def test_every_endpoint_is_for_the_roles_of_the_decision(role: str) -> None:
         assert checked == (200 if role == ADMIN else 403)
 
 
+@pytest.mark.parametrize("rights", [Rights(role=ADMIN, models=("fast",)), Rights(role=ADMIN, providers=("messages",))])
+@pytest.mark.parametrize("key", ["other", "nobody"])
+def test_no_provider_is_called_for_another_key_that_the_asker_may_not_use(rights: Rights, key: str) -> None:
+    with limited_house(rights) as house:
+        asked = f"/route?model=chat/large&key={key}"
+        assert send(house, "POST", asked, _ask(CHAT, "fast"))[0] == 200
+        assert send(house, "POST", f"{asked}&check=1", _ask(CHAT, "fast"))[0] == 403
+        assert not house.provider.received
+        checked = send(house, "POST", f"/route?model=fast&key={key}&check=1", _ask(CHAT, "fast"))[0]
+        assert checked == (200 if rights.providers is None else 403)
+
+
 def test_every_endpoint_of_the_application_has_roles() -> None:
     known = {*ENDPOINTS, EndpointKind.ADMIN, EndpointKind.INDEX, EndpointKind.HELLO, EndpointKind.HEALTH}
     assert known | {EndpointKind.READY} == {*EndpointKind}

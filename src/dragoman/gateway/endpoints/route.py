@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ClientError, DragomanError, OffloadBusy, WireError
 from dragoman.gateway.access.client_address import client_address
+from dragoman.gateway.access.endpoint_rights import require_provider
 from dragoman.gateway.exchange.routing_inputs import (
     Seen,
     conversation_of,
@@ -194,6 +195,11 @@ async def explained(
     explanation = _explanation(runtime, parsed.model, route, plan, request_features, seen, missed)
     if not question.check:
         return explanation
+    if key is not own:
+        # The explanation is of another key's request, and the calls are the asker's own.
+        runtime.routes.route(parsed.model, api_path.protocol, reading_rights_of(own))
+        for target in route.targets:
+            require_provider(own, target)
     return {**explanation, "checked": [*await check_targets(runtime, route, is_operator=is_operator)]}
 
 
