@@ -56,6 +56,9 @@ def test_a_key_is_never_shown() -> None:
         ({"DRAGOMAN_KEY": ""}, None, "--key-file; `dragoman key new NAME` makes one"),
         ({"DRAGOMAN_KEY": "sk-of-somebody-else"}, None, "the key in DRAGOMAN_KEY is none of those"),
         ({}, " \n", "holds no key"),
+        ({"DRAGOMAN_KEY": f"{SECRET}\n\nKEY\tann"}, None, "DRAGOMAN_KEY holds more than a key"),
+        ({"DRAGOMAN_KEY": f"{SECRET}–"}, None, "or another text: a key is one line"),
+        ({}, f"{SECRET}\n\nKEY\tann\n", "holds more than a key"),
         ({}, "sk-of-somebody-else", "is none of those"),
     ],
 )
@@ -95,6 +98,13 @@ def test_a_gateway_of_ones_own_has_no_key_of_the_database(tmp_path: Path) -> Non
     settings, text = _with_database(tmp_path, CLOSED)
     assert key_of_own(settings, {"DRAGOMAN_KEY": text}).is_new
     assert key_of_own(settings, {"DRAGOMAN_KEY": SECRET}).text == SECRET
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(SECRET, encoding="utf-16")
+    with pytest.raises(DragomanError, match="or another text"):
+        find_key(OPEN, {}, str(file))
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -77,8 +77,18 @@ def _is_configured(settings: Settings, given: GivenKey) -> bool:
 
 def _given(environ: Mapping[str, str], file: str | None) -> GivenKey:
     if file is None:
-        return GivenKey(text=environ.get(KEY_VARIABLE, ""))
-    text = Path(file).read_text(encoding="utf-8").strip()
+        return GivenKey(text=_sendable(environ.get(KEY_VARIABLE, ""), KEY_VARIABLE))
+    text = Path(file).read_text(encoding="utf-8", errors="replace").strip()
     if not text:
         raise DragomanError(f"{file} holds no key")
-    return GivenKey(text=text, file=file)
+    return GivenKey(text=_sendable(text, file), file=file)
+
+
+def _sendable(text: str, place: str) -> str:
+    """A key that a header can carry. All that `dragoman key new` prints, for example, is none."""
+    if not (text.isascii() and text.isprintable()):
+        raise DragomanError(
+            f"{place} holds more than a key, or another text: "
+            "a key is one line, the first that `dragoman key new` prints"
+        )
+    return text
