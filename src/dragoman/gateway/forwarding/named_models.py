@@ -34,7 +34,7 @@ _MAX_NAMES = 64
 
 def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
     """Whether a conversation with these members may name other models. Most have tools, and no tool has a member
-    `model`: to look for its name is faster than to read them."""
+    `model`, or models of a panel: to look for the names of these members is faster than to read them."""
     names = (protocol, *members)
     places = _PLACES.get(names)
     if places is None:
@@ -48,7 +48,8 @@ def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
         found = _SEEN.get(value)
         if found is None:
             # Letters in another case are another spelling, and so are escapes.
-            found = b'"model"' in value.lower() or b"\\u" in value
+            lower = value.lower()
+            found = b'"model"' in lower or b'"analysis_models"' in lower or b"\\u" in value
             if len(value) <= _MAX_VALUE_BYTES:
                 if len(_SEEN) >= _MAX_SEEN:
                     _SEEN.clear()
@@ -58,10 +59,14 @@ def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
     return False
 
 
+# How the paths of these members end.
+_USUAL = ("/model", "/analysis_models/*")
+
+
 def _find_places(protocol: str, members: Mapping[str, Raw]) -> tuple[str, ...]:
-    """The members under which a conversation may have a member `model`; "" for one that names models otherwise."""
+    """The members under which a conversation may have one of these; "" for one that names models otherwise."""
     paths = codec_of(protocol).model_members
-    certain = {path.partition("/")[0] for path in paths if not path.endswith("/model")}
+    certain = {path.partition("/")[0] for path in paths if not path.endswith(_USUAL)}
     roots = {path.partition("/")[0] for path in paths}
     return tuple("" if name in certain else name for name in members if name in roots)
 

@@ -64,6 +64,9 @@ DECISIVE = frozenset(
         "compound_custom",
         "context_window_fallbacks",
         "content_policy_fallbacks",
+        "providerOptions",
+        # The same for readers that take no notice of case.
+        "provideroptions",
     }
 )
 

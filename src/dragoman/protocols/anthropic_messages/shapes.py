@@ -57,5 +57,20 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Values of `server_tool_use.name` whose calls several protocols can express.
 CODE_TOOLS = frozenset({"code_execution", "bash_code_execution"})
 
-# A tool may call another model (advisor), and a refused request may go to others.
-MODEL_MEMBERS = ("tools/*/model", "fallbacks", "fallbacks/*", "fallbacks/*/model")
+# A tool may call another model (advisor), and a refused request may go to others. Servers of many vendors' models that
+# speak this protocol have more such members; see those of Chat.
+MODEL_MEMBERS = (
+    "tools/*/model",
+    "tools/*/parameters/model",
+    "tools/*/parameters/analysis_models/*",
+    "models",
+    "models/*",
+    "preset",
+    "plugins/*/model",
+    "plugins/*/analysis_models/*",
+    "providerOptions/gateway/models/*",
+    "fallbacks",
+    "fallbacks/*",
+    "fallbacks/*/model",
+    "fallbacks/*/*/*",
+)

@@ -85,16 +85,20 @@ SERVED_TIERS = EnumValues(
 )
 
 # Names of models beside the request's own: https://openrouter.ai/docs/features/model-routing (`models`, `plugins`,
-# `preset`), https://console.groq.com/docs/compound (`compound_custom`), https://docs.litellm.ai/docs/proxy/reliability
-# (`fallbacks` and the others).
+# `preset`), https://openrouter.ai/docs/guides/features/plugins/fusion (`analysis_models`),
+# https://vercel.com/docs/ai-gateway (`providerOptions`), https://console.groq.com/docs/compound (`compound_custom`),
+# https://docs.litellm.ai/docs/proxy/reliability (`fallbacks` and the others).
 MODEL_MEMBERS = (
     "models",
     "models/*",
     "preset",
     "plugins/*/model",
+    "plugins/*/analysis_models/*",
     "tools/*/model",
     "tools/*/parameters/model",
+    "tools/*/parameters/analysis_models/*",
     "compound_custom/models/*",
+    "providerOptions/gateway/models/*",
     *(
         f"{name}{below}"
         for name in ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
