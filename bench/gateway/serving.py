@@ -50,7 +50,7 @@ key = "{key}"
 """
 # Lists of the gateway key, which is the last table of the file; all of them permit the cases.
 KEY_LISTS = """\
-models = ["claude-*", "gpt-*", "mock-*", "*"]
+models = ["claude-*", "gpt-*", "mock-*"]
 providers = ["chat", "messages", "responses"]
 addresses = ["10.0.0.0/8", "127.0.0.0/8", "::1"]
 paths = ["chat", "messages", "responses", "models"]
