@@ -346,7 +346,8 @@ def test_every_endpoint_is_for_the_roles_of_the_decision(role: str) -> None:
             body = _ask(MESSAGES, "fast", input="x") if method == "POST" else None
             status, message = send(house, method, path, body)
             refused = role == VIEWER if kind in CALLING else role == CLIENT if kind in READING else False
-            words = f"a gateway key with the role {role} may not use this path"
+            needed = "client or admin" if kind in CALLING else "viewer or admin"
+            words = f"a gateway key with the role {role} may not use this path, which needs {needed}"
             assert (message == words) is refused, (kind, status, message)
             assert (status == 403) is refused, (kind, status, message)
         assert send(house, "POST", "/status", {"reset": "chat/x"})[0] == (200 if role == ADMIN else 403)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
-from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use
+from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use, roles_for
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
@@ -215,7 +215,8 @@ class App:
         if not may_use(role, request.method, kind) and not may_use(
             role := self._role(runtime, request, key), request.method, kind
         ):
-            raise ClientError(403, f"a gateway key with the role {role} may not use this path")
+            needed = " or ".join(roles_for(request.method, kind))
+            raise ClientError(403, f"a gateway key with the role {role} may not use this path, which needs {needed}")
         if rights.models is not None or rights.paths is not None:
             check_endpoint(rights, request.method, api_path, request.query)
         if kind is _CONVERSATION and role == rights.role:

@@ -60,11 +60,16 @@ def require_provider(key: Identity | None, target: Target) -> None:
         raise NotPermitted(printable(target.provider.name))
 
 
+def roles_for(method: str, kind: EndpointKind) -> tuple[str, ...]:
+    """The roles that may send a request of a method to an endpoint."""
+    if kind is EndpointKind.STATUS and method == "POST":
+        return (ADMIN,)
+    return ENDPOINT_ROLES.get(kind, ())
+
+
 def may_use(role: str, method: str, kind: EndpointKind) -> bool:
     """Whether a role may send a request of a method to an endpoint."""
-    if kind is EndpointKind.STATUS and method == "POST":
-        return role == ADMIN
-    return role in ENDPOINT_ROLES.get(kind, ())
+    return role in roles_for(method, kind)
 
 
 def check_endpoint(rights: Rights, method: str, api_path: ApiPath, query: str) -> None:
