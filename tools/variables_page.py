@@ -34,8 +34,9 @@ READ: Mapping[str, tuple[str, str]] = {
     "DRAGOMAN_CONFIG": ("–", "the configuration file, unless `--config` names another"),
     "DRAGOMAN_KEY": (
         "–",
-        "the gateway key of commands that call a gateway (`launch`, `env`, `status`, `route`, "
-        "`models`), unless `--key-file` names a file; `launch` gives it to Codex and OpenCode under the same name",
+        "the gateway key of commands that call a gateway (`launch`, `env`, `status`, `route`, `models`, and "
+        "every command with `--gateway`), unless `--key-file` names a file; "
+        "`launch` gives it to Codex and OpenCode under the same name",
     ),
     "XDG_CONFIG_HOME": ("`~/.config`", "directory of `dragoman/dragoman.toml`; an absolute path"),
     "XDG_STATE_HOME": (
