@@ -1,4 +1,5 @@
-"""Keys that lose their rights while a request waits for a slot: the provider is not called, whatever was requested."""
+"""Keys that change: one that loses its rights while a request waits for a slot calls no provider, and a rotated one
+finds what it stored."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
 from dragoman.gateway.admission import Slot
-from dragoman.identities.identity import Identity, Rights
+from dragoman.identities.identity import AcceptedDigest, Identity, Rights
+from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, running, settings_for
 from tests.gateway.says import log_lines, question
 from tests.sdk.digging import Object
@@ -99,3 +101,27 @@ def test_a_key_that_got_more_rights_goes_on() -> None:
 
         house.run(configure())
         assert answer.result().status == 200
+
+
+def test_a_rotated_key_finds_what_its_former_text_stored() -> None:
+    other, newer = "sk-of-bob-0123456789abcdef", "sk-of-ann-fedcba9876543210"
+    with running(settings=lambda port: settings_for(port, keys=(KEY, other))) as house:
+        request: Object = {"model": "echo/text@openai-responses", "input": "x"}
+        stored = house.post("/v1/responses", request, authorization=f"Bearer {KEY}").json()["id"]
+        assert isinstance(stored, str)
+        ann, bob = house.app.runtime.settings.keys
+        former = AcceptedDigest(digest=digest_of(KEY), until=1e12)
+
+        async def rotate(*digests: AcceptedDigest) -> None:
+            house.app.runtime.guard.identities.configure([replace(ann, digests=digests), bob])
+
+        def statuses(path: str) -> list[int]:
+            return [house.get(path, authorization=f"Bearer {text}").status for text in (newer, KEY, other)]
+
+        house.run(rotate(AcceptedDigest(digest=digest_of(newer)), former))
+        assert statuses(f"/v1/responses/{stored}") == [200, 200, 404]
+        house.run(rotate(AcceptedDigest(digest=digest_of(newer))))
+        assert statuses(f"/v1/responses/{stored}") == [200, 401, 404]
+        request["previous_response_id"] = stored
+        for text, status in ((newer, 200), (other, 400)):
+            assert house.post("/v1/responses", request, authorization=f"Bearer {text}").status == status

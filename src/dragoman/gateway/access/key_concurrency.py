@@ -64,7 +64,7 @@ class _Counted:
 
 
 class KeyCalls:
-    """The places of all keys of one process. `dice` gives numbers of [0, 1)."""
+    """The places of all keys of one process. `rng` gives numbers of [0, 1)."""
 
     def __init__(self, clock: Callable[[], float], rng: Callable[[], float] = random.random) -> None:
         self._clock = clock
