@@ -45,5 +45,6 @@ def test_a_change_leaves_the_rows_before_it_as_they_were() -> None:
     after = before.with_changes(2, [replace(first, revoked=1.0), second])
     assert (before.count, before.generation, before.revoked) == (1, 1, frozenset())
     assert (after.count, after.generation, after.revoked) == (2, 2, frozenset({first.identity.owner}))
-    assert [identity.name for identity in after.identities()] == ["key-0", "key-1"]
+    assert [*after.by_name] == ["key-0", "key-1"]
+    assert {*after.by_name.values()} == {*after.by_digest.values()}
     assert after.owned(second.identity.owner) is second.identity

@@ -3,7 +3,7 @@ rows, so that requests read one state while a thread prepares the next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -19,39 +19,38 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
     # Under each accepted digest, and under the owner, which may be accepted no more: one table instead of two, since
     # there may be 100,000 identities.
     by_digest: Mapping[bytes, Identity] = {}
+    # The same by their names, which never change.
+    by_name: Mapping[str, Identity] = {}
     # Owners of revoked identities.
     revoked: frozenset[bytes] = frozenset()
-    # The number of identities.
-    count: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of identities."""
+        return len(self.by_name)
 
     def with_changes(self, generation: int, changes: Iterable[StoredIdentity]) -> IdentityRows:
         """The rows after some changes."""
-        by_digest, revoked, count = {**self.by_digest}, {*self.revoked}, self.count
+        by_digest, by_name, revoked = {**self.by_digest}, {**self.by_name}, {*self.revoked}
         for stored in changes:
             identity = stored.identity
-            former = by_digest.get(identity.owner)
-            if former is None:
-                count += 1
-            else:
+            former = by_name.get(identity.name)
+            if former is not None:
                 for accepted in former.digests:
                     by_digest.pop(accepted.digest, None)
-            by_digest[identity.owner] = identity
+            by_digest[identity.owner] = by_name[identity.name] = identity
             for accepted in identity.digests:
                 by_digest[accepted.digest] = identity
             if stored.revoked is not None:
                 revoked.add(identity.owner)
         return IdentityRows(
-            file=self.file, generation=generation, by_digest=by_digest, revoked=frozenset(revoked), count=count
+            file=self.file, generation=generation, by_digest=by_digest, by_name=by_name, revoked=frozenset(revoked)
         )
 
     def owned(self, owner: bytes) -> Identity | None:
         """The identity of an owner."""
         identity = self.by_digest.get(owner)
         return identity if identity is not None and identity.owner == owner else None
-
-    def identities(self) -> Iterator[Identity]:
-        """All identities, once each."""
-        return (identity for digest, identity in self.by_digest.items() if digest == identity.owner)
 
 
 # The rows of a missing file.

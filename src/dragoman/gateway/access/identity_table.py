@@ -147,9 +147,9 @@ class IdentityTable:
         return len(self._configured_owners) + self._rows.count
 
     def named(self, name: str) -> Identity | None:
-        """The identity of a name; this looks through all of them."""
+        """The identity of a name."""
         configured = next((each for each in self._configured_owners.values() if each.name == name), None)
-        return configured or next((each for each in self._rows.identities() if each.name == name), None)
+        return configured or self._rows.by_name.get(name)
 
     # Changes.
 
@@ -257,14 +257,14 @@ class IdentityTable:
         configured = self._all_configured
         if rows.count > 1 or len(configured) > 1:
             return True
-        return len(configured | {identity.owner for identity in rows.identities()}) > 1
+        return len(configured | {identity.owner for identity in rows.by_name.values()}) > 1
 
     def _hidden_by_configuration(self) -> frozenset[str]:
         rows, names = self._rows, {key.name for key in self._configured_owners.values()}
         if not rows.count or not names:
             return frozenset()
         same = (rows.by_digest.get(digest) for digest in self._configured)
-        named = (identity for identity in rows.identities() if identity.name in names)
+        named = (rows.by_name.get(name) for name in names)
         found = {identity.owner: identity.name for identity in (*same, *named) if identity is not None}
         return frozenset(name for owner, name in found.items() if owner not in rows.revoked)
 
