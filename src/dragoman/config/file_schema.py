@@ -148,22 +148,22 @@ class KeyTable(Struct, frozen=True, kw_only=True):
 
     # The key itself; `$NAME` reads the environment.
     key: str | None = None
-    # The SHA-256 digest of the key, so that the file holds no secret; during a rotation an array of two.
+    # The SHA-256 digest of the key, so that the file contains no secret. During a rotation, an array of two.
     hash: tuple[str, ...] | None = None
-    # The digest that stored responses and records are found by, which stays the same through rotations; left out, the
-    # key's own. Two digests need it.
+    # The digest that identifies the owner of stored responses and records. It stays the same when the key is rotated.
+    # The default is the digest of the key. Two digests need it.
     owner: str | None = None
-    # What it may do: a `client` calls models and reads its own records, a `viewer` reads all records and calls no
-    # model, an `admin` does both and changes keys.
+    # A `client` calls models and reads its own records. A `viewer` reads all records and calls no model. An `admin`
+    # does both and changes keys.
     role: str = CLIENT
     # The models that it may request, as patterns of the names that clients write, without `claude:`, `[1m]` and
     # `@protocol`. `*` stands for any text within a segment between slashes; as the last segment, for everything below;
     # alone, for everything. A model that a body names elsewhere, as for a tool, must be permitted as `provider/model`
     # or by a name that leads to it. Left out, all.
     models: tuple[str, ...] | None = None
-    # The providers that its requests may reach, whatever name leads there. Left out, all.
+    # The providers that its requests may reach, under any model name. Left out, all.
     providers: tuple[str, ...] | None = None
-    # The addresses and networks that its requests may come from. Left out, all.
+    # The client addresses and networks from which the key is accepted. Left out, all.
     addresses: tuple[str, ...] | None = None
     # The families of paths that it may use, with an action (`create`, `read`, `delete`, `cancel`) or without:
     # `messages`, `chat`, `responses`, `conversations`, `models`, `embeddings`, `completions`, `moderations`,
@@ -173,13 +173,13 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] | None = None
     # Names and values that are copied into records, for `dragoman usage --by tag`.
     tags: dict[str, str] | None = None
-    # When it ends: a date-time, or a date, which is included, in the zone of `storage.time_zone`. Left out, never.
+    # When the key expires: a date-time, or the end of a date in `storage.time_zone`. Left out, never.
     expires: datetime.date | None = None
-    # Refuse a request whose translation would change the response, for those who use this key; `"all"` also refuses
-    # losses that are bookkeeping ([which is which](losses.md)).
+    # Reject requests of this key whose translation would change the response. `"all"` also rejects bookkeeping losses
+    # ([losses](losses.md)).
     strict: Strict = False
-    # How many requests it may have at a time that a model works for, responses in the background included; one more is
-    # refused at once with a rate-limit error. Divided among the workers, rounded up; left out, any number.
+    # Maximum model requests at the same time, including background responses. The next request gets a rate-limit error
+    # at once. Divided among the workers, rounded up. Left out, no limit.
     concurrency: int | None = None
 
 

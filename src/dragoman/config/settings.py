@@ -25,7 +25,7 @@ _DEFAULT_TOTAL = 1800.0
 class Server(Struct, frozen=True, kw_only=True):
     """Address of the gateway, processes, and access by browsers and proxies."""
 
-    # Listen address. An address other than loopback needs `[keys]` or `--no-auth`.
+    # Listen address. An address other than loopback needs a gateway key or `--no-auth`.
     host: str = "127.0.0.1"
     # Listen port. 0 selects a free port.
     port: int = 8484
@@ -197,10 +197,10 @@ class Storage(Struct, frozen=True, kw_only=True):
     on_write_failure: str = "serve"
     # Recorded part of a client's address: its `network` (/24 for IPv4, /48 for IPv6), the `full` address, or `off`.
     client_addresses: str = "network"
-    # How many seconds gateway keys of the file are accepted while it cannot be read, as on a disk that fails; after
-    # that they get a 503 until it can.
+    # How long gateway keys of the database are accepted while the file cannot be read, as on a disk that fails. After
+    # that, they get 503 until the gateway can read the file.
     key_grace: float = 60.0
-    # The time zone that days begin in where exchanges are added up by day, as `Europe/Berlin`; left out, the machine's.
+    # Time zone of days in totals by day. The default is the time zone of the machine.
     time_zone: str = ""
 
 
