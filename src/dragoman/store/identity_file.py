@@ -15,6 +15,7 @@ from dragoman.store.database import MEMORY
 from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
+from dragoman.store.identity_reader import has_identities
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
 from dragoman.store.transaction import exists
@@ -61,12 +62,21 @@ def open_identity_file(
 
 def requires_keys(path: str) -> bool:
     """Whether a file has any identity, which closes its gateway; False if that cannot be read."""
-    return _has_row(path, "SELECT 1 FROM identities LIMIT 1", (), otherwise=False)
+    try:
+        return has_identities(path)
+    except StoreError:
+        return False
 
 
 def may_accept(path: str, digest: bytes) -> bool:
     """Whether a file has a digest; True if that cannot be read, as by another user: its gateway knows."""
-    return _has_row(path, "SELECT 1 FROM digests WHERE digest = ?", (digest,), otherwise=True)
+    if not path or path == MEMORY or not Path(path).exists():
+        return False
+    try:
+        with closing(open_record_tables(path, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
+            return exists(tables.connection, "SELECT 1 FROM digests WHERE digest = ?", (digest,))
+    except (OSError, sqlite3.Error, ConfigError, StoreError):
+        return True
 
 
 def bind_key_names(path: str, owners: Mapping[str, bytes]) -> list[str]:
@@ -77,16 +87,6 @@ def bind_key_names(path: str, owners: Mapping[str, bytes]) -> list[str]:
             return Identities(tables.connection).bind_names(owners)
     except sqlite3.Error as error:
         raise store_error(error) from None
-
-
-def _has_row(path: str, statement: str, given: tuple[object, ...], *, otherwise: bool) -> bool:
-    if not path or path == MEMORY or not Path(path).exists():
-        return False
-    try:
-        with closing(open_record_tables(path, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
-            return exists(tables.connection, statement, given)
-    except (OSError, sqlite3.Error, ConfigError, StoreError):
-        return otherwise
 
 
 def check_owner(path: Path) -> None:
