@@ -1,6 +1,6 @@
 """Changes of identities in the file. Each is one transaction: the number of the change first, then the rows, and one
-row of the audit log. `identities/changes.py` decides the new value of an identity. Key texts never get here: their
-digests do, since a work item of the store may run twice."""
+row of the audit log. `identities/changes.py` decides the new value of an identity. Key texts never get here, only
+their digests."""
 
 from __future__ import annotations
 
