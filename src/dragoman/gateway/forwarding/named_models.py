@@ -45,15 +45,17 @@ def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
         if not name:
             return True
         value = bytes(members[name])
-        found = _SEEN.get(value)
-        if found is None:
+        seen = _SEEN.get(value[-_SAMPLE:])
+        if seen is not None and seen[0] == value:
+            found = seen[1]
+        else:
             # Letters in another case are another spelling, and so are escapes.
             lower = value.lower()
             found = b'"model"' in lower or b'"analysis_models"' in lower or b"\\u" in value
             if len(value) <= _MAX_VALUE_BYTES:
                 if len(_SEEN) >= _MAX_SEEN:
                     _SEEN.clear()
-                _SEEN[value] = found
+                _SEEN[value[-_SAMPLE:]] = value, found
         if found:
             return True
     return False
@@ -74,9 +76,10 @@ def _find_places(protocol: str, members: Mapping[str, Raw]) -> tuple[str, ...]:
 # Members of conversations, by which a program is known again, and where they may name models.
 _PLACES: dict[tuple[str, ...], tuple[str, ...]] = {}
 _MAX_REMEMBERED, _MAX_NAMES_LENGTH = 256, 1024
-# Whether a value may have a member `model`: an agent sends the same tools with every request.
-_SEEN: dict[bytes, bool] = {}
-_MAX_SEEN, _MAX_VALUE_BYTES = 64, 16 * 1024
+# Whether a value may have a member `model`, by its last bytes, with all of them: an agent sends the same tools with
+# every request, and to compare bytes is faster than to hash them.
+_SEEN: dict[bytes, tuple[bytes, bool]] = {}
+_MAX_SEEN, _MAX_VALUE_BYTES, _SAMPLE = 64, 16 * 1024, 32
 
 
 def check_deeper_names(
