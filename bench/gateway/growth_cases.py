@@ -39,7 +39,7 @@ GROWTHS = (
         across="bytes of one message",
         up=_CPU,
         values=(2_000, 16_000, 128_000, 1_000_000, 4_000_000, 8_000_000),
-        method="One message of prose grows, the answer has 2 KB.",
+        method="One message of prose grows, the response has 2 KB.",
     ),
     Growth(
         name=MESSAGE_COUNT,
@@ -71,9 +71,9 @@ GROWTHS = (
         across="streams at the same time",
         up="memory of an idle stream, KB; CPU of a stream, µs",
         values=(1, 10, 100, 500, 1_000, 2_000),
-        method="The provider holds each stream behind its first chunk until all have begun. Memory is what the "
-        "gateway's process has gained then, divided by the streams; CPU is that of all of them, from request to end. "
-        "Each point has three gateways of its own.",
+        method="The provider holds each stream behind its first chunk until all have begun. Memory is the "
+        "growth of the gateway's process until then, divided by the streams. CPU is that of all streams, from request "
+        "to end. Each point has three gateways of its own.",
     ),
     Growth(
         name=RECORDS,
