@@ -12,10 +12,9 @@ from tests.cli.screens import run_process
 from tests.gateway.harness import MESSAGES, Received, Reply
 from tests.gateway.says import question, tells
 from tests.server.process import Served, serving
+from tests.server.workers import statuses_of_workers
 from tests.waiting import wait_until
 
-# Requests in a row, each on a connection of its own: two workers both serve some of them.
-_REQUESTS = 8
 # A text is unknown until every worker has read it; the tests try it as often as they like.
 UNLIMITED = {"dragoman.gateway.access.unknown_key_limit.MAX_ATTEMPTS": 10_000.0}
 
@@ -45,8 +44,9 @@ def issued(house: Served, *words: str) -> str:
 
 
 def statuses(house: Served, text: str) -> set[int]:
-    headers = {"x_api_key": text} if text else {}
-    return {house.post("/v1/messages", question(MESSAGES, MESSAGES), **headers).status for _ in range(_REQUESTS)}
+    headers = {"authorization": f"Bearer {text}"} if text else {}
+    body = json.dumps(question(MESSAGES, MESSAGES)).encode()
+    return statuses_of_workers(house.process.pid, 2, house.port, "/v1/messages", body, **headers)
 
 
 def wait_for(house: Served, text: str, status: int) -> None:

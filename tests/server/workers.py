@@ -81,9 +81,9 @@ class WorkerClient:
         """Send a body, which must be accepted."""
         return self._ask("POST", path, json.dumps(body))
 
-    def status(self, path: str, **headers: str) -> int:
-        """The status of a request with headers."""
-        self._connection.request("GET", path, headers=headers)
+    def status(self, path: str, body: bytes | None = None, **headers: str) -> int:
+        """The status of a request with headers; with a body it is a POST."""
+        self._connection.request("GET" if body is None else "POST", path, body, headers)
         response = self._connection.getresponse()
         response.read()
         return response.status
@@ -111,6 +111,14 @@ def each_worker(supervisor: int, workers: Iterable[int], port: int) -> Iterator[
     finally:
         for client in clients:
             client.close()
+
+
+def statuses_of_workers(
+    supervisor: int, workers: int, port: int, path: str, body: bytes | None = None, **headers: str
+) -> set[int]:
+    """What the workers of a gateway answer to a request, each on a new connection."""
+    with each_worker(supervisor, running_workers(supervisor, workers), port) as clients:
+        return {client.status(path, body, **headers) for client in clients}
 
 
 @contextmanager
