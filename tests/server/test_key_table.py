@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -40,6 +41,8 @@ CLOSED = "requests without a gateway key are refused from now on"
 PAST, FUTURE = 1e9, 4e9
 HOUR = 3600.0
 REVOCATIONS = 100
+# Seconds that a key has left. A machine that asks no worker meanwhile is given a key that has longer.
+LEFT = (1.5, 15.0, 60.0)
 ACCEPTED, UNKNOWN, FORBIDDEN = {404}, {401}, {403}
 
 # Seconds between two requests of the load.
@@ -192,11 +195,63 @@ def test_pitfall_729_both_texts_of_a_rotated_key_work_until_the_announced_moment
             assert gateway.statuses(other) == UNKNOWN
 
 
-def rotate(gateway: Keyed, name: str, now: float) -> str:
+def rotate(gateway: Keyed, name: str, now: float, grace: float = HOUR) -> str:
     text = new_key()
     with gateway.changes(now) as changes:
-        changes.rotate(name, digest_of(text), HOUR, maker=LOCAL_MAKER)
+        changes.rotate(name, digest_of(text), grace, maker=LOCAL_MAKER)
     return text
+
+
+@both_numbers
+def test_pitfall_729_the_former_text_of_a_rotated_key_ends_at_its_moment_on_every_worker(workers: int) -> None:
+    with keyed(workers) as gateway, gateway.load(gateway.create("live")["live"]):
+        for number, left in enumerate(LEFT):
+            former = gateway.create(f"ann{number}")[f"ann{number}"]
+            now = time.time()
+            newer = rotate(gateway, f"ann{number}", now, left)
+            # Each worker that accepts it knows the end of the former one.
+            gateway.until(newer, ACCEPTED)
+            asked = ends_at(gateway, former, now + left)
+            assert gateway.statuses(newer) == ACCEPTED
+            if asked:
+                return
+    raise AssertionError("no key was tried on every worker before its end")
+
+
+@both_numbers
+def test_a_key_expires_at_its_moment_on_every_worker(workers: int) -> None:
+    with keyed(workers) as gateway, gateway.load(gateway.create("live")["live"]):
+        for number, left in enumerate(LEFT):
+            text = gateway.create(f"ann{number}")[f"ann{number}"]
+            end = datetime.fromtimestamp(int(time.time() + left) + 1, UTC)
+            with gateway.changes(PAST) as changes:
+                changes.change(f"ann{number}", KeyMembers(expires=end), maker=LOCAL_MAKER)
+            # Each worker that knows a later change knows this one.
+            gateway.create(f"later{number}")
+            if ends_at(gateway, text, end.timestamp()):
+                return
+    raise AssertionError("no key was tried on every worker before its end")
+
+
+def ends_at(gateway: Keyed, text: str, end: float) -> bool:
+    """Ask each worker with a text until each refuses it. What is answered before the end of the text must accept it,
+    and what is asked after it must refuse it; between the two, either is right. Whether each worker accepted it."""
+    accepted, refused = set[WorkerClient](), set[WorkerClient]()
+
+    def is_over() -> bool:
+        for client in gateway.clients:
+            before = time.time()
+            status = {client.status(PAGE, authorization=f"Bearer {text}")}
+            if time.time() < end:
+                assert status == ACCEPTED
+                accepted.add(client)
+            elif before >= end:
+                assert status == UNKNOWN
+                refused.add(client)
+        return len(refused) == len(gateway.clients)
+
+    wait_until(is_over, "every worker was asked after the end of the key")
+    return len(accepted) == len(gateway.clients)
 
 
 @both_numbers
