@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -23,14 +26,16 @@ from tests.gateway.harness import CHAT, PATHS, Received, Reply, read_answer
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import is_finished, question, speaking, tells, turn
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import NO_LINES, Gate, Served, serving
-from tests.server.workers import WorkerClient, each_worker, running_workers
+from tests.server.process import FIRST_PAUSE, NO_LINES, Constants, Gate, Served, serving
+from tests.server.workers import WorkerClient, children, each_worker, running_workers
 from tests.waiting import LIMIT, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
 # A worker asks for changes twice a second; here more often, so that a hundred revocations take seconds.
 CONSTANTS = {"dragoman.gateway.access.identity_table.POLL_INTERVAL": 0.02}
+# Seconds between two times that requests are recorded, and until a worker that was killed is started again.
+QUICK_RECORDS = {"dragoman.records.ingest_thread.IngestThread.__init__.every": 0.05, FIRST_PAUSE: 0.05}
 STORAGE = '[storage]\npath = "state.db"\n'
 FILE_KEY = new_key()
 FILE_KEYS = f'[keys.file]\nhash = "{hash_text(FILE_KEY)}"\n'
@@ -131,9 +136,11 @@ class Keyed:
 
 
 @contextmanager
-def keyed(workers: int, more: str = FILE_KEYS, script: Holding | None = None) -> Iterator[Keyed]:
+def keyed(
+    workers: int, more: str = FILE_KEYS, script: Holding | None = None, constants: Constants = CONSTANTS
+) -> Iterator[Keyed]:
     given = ("--workers", str(workers)) if workers > 1 else NO_LINES
-    with serving(script or Holding(), STORAGE + more, arguments=given, constants=CONSTANTS) as house:
+    with serving(script or Holding(), STORAGE + more, arguments=given, constants=constants) as house:
         pid = house.process.pid
         with each_worker(pid, running_workers(pid, workers), house.port) as clients:
             yield Keyed(house, clients)
@@ -326,3 +333,36 @@ def test_pitfall_447_keys_that_cannot_be_read_at_the_start_are_read_as_soon_as_t
             gateway.until(text, ACCEPTED)
             # Each worker has read it once it has accepted the key.
             assert gateway.house.get("/readyz").body == b"ready\n"
+
+
+@both_numbers
+def test_pitfall_447_a_key_is_not_unknown_because_its_file_was_deleted_and_made_anew(workers: int) -> None:
+    with keyed(workers, f'key_grace = "1 s"\n{FILE_KEYS}', constants={**CONSTANTS, **QUICK_RECORDS}) as gateway:
+        text = gateway.make("ann")["ann"]
+        wait_until(lambda: gateway.statuses(text) == ACCEPTED, "every worker accepts the key")
+        backup = gateway.file.with_suffix(".backup")
+        with closing(sqlite3.connect(gateway.file)) as live, closing(sqlite3.connect(backup)) as copy:
+            live.backup(copy)
+        for name in ("", "-wal", "-shm"):
+            gateway.file.with_name(f"{gateway.file.name}{name}").unlink(missing_ok=True)
+
+        def are_unreadable() -> bool:
+            statuses = gateway.statuses(text)
+            assert statuses <= {*ACCEPTED, 503}
+            return statuses == {503}
+
+        # Requests are recorded, for which a worker makes the file again.
+        with gateway.load(FILE_KEY):
+            wait_until(lambda: gateway.file.exists() and are_unreadable(), "no worker knows the key any more")
+            problem = b"without the keys that were known"
+            wait_until(lambda: problem in gateway.house.get("/readyz").body, "the file is another one")
+            assert gateway.statuses(text) == {503}
+        # A worker that starts later knows so, too.
+        pid = gateway.house.process.pid
+        killed = min(children(pid))
+        os.kill(killed, signal.SIGKILL)
+        with each_worker(pid, running_workers(pid, workers, {killed}), gateway.house.port) as gateway.clients:
+            assert gateway.statuses(text) == {503}
+            with closing(sqlite3.connect(backup)) as copy, closing(sqlite3.connect(gateway.file)) as live:
+                copy.backup(live)
+            wait_until(lambda: gateway.statuses(text) == ACCEPTED, "the restored key is in force")

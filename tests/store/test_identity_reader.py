@@ -32,10 +32,10 @@ def reader(file: Path) -> Iterator[IdentityReader]:
 
 
 def test_a_reader_sees_each_change_and_writes_nothing(file: Path, reader: IdentityReader) -> None:
-    assert (reader.generation(), reader.changes_since(0, list)) == (0, [])
+    assert (reader.generation(), reader.origin, reader.changes_since(0, list)) == (0, b"", [])
     with opened(file) as store:
         insert(store.connection, 1, "ann", (b"a", None))
-        assert reader.generation() == 1
+        assert (reader.generation(), reader.origin) == (1, b"a")
         assert reader.changes_since(0, list) == store.identities.changes_since(0)
         # A commit that changes no identity.
         store.cooldowns.persist("target", 4e9, b"")
@@ -80,10 +80,10 @@ def test_a_restored_file_is_another_file(tmp_path: Path, file: Path, reader: Ide
         insert(store.connection, 2, "bob", (b"b", None))
     with opened(file) as store:
         insert(store.connection, 2, "ann", (b"a", None))
-    assert reader.generation() == 2
+    assert (reader.generation(), reader.origin) == (2, b"a")
     before = reader.file
     backup.replace(file)
-    assert (reader.generation(), reader.file == before) == (2, False)
+    assert (reader.generation(), reader.file == before, reader.origin) == (2, False, b"b")
     assert [each.identity.name for each in reader.changes_since(0, list)] == ["bob"]
 
 

@@ -62,6 +62,11 @@ class Identities:
         """Whether there is any identity; a revoked one is one."""
         return exists(self._db, "SELECT 1 FROM identities LIMIT 1", ())
 
+    def first_owner(self) -> bytes:
+        """The owner of the first identity; b"" without one."""
+        row = self._db.execute("SELECT owner FROM identities ORDER BY id LIMIT 1").fetchone()
+        return b"" if row is None else bytes(row[0])
+
     def audit(self, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """Some changes, the latest first, from before the id of one."""
         rows = self._db.execute(

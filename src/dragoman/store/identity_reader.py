@@ -37,6 +37,9 @@ class IdentityReader:
         # Device and inode of the file that was read last. Another value means that nothing read before holds: a
         # restored file can have the same generation.
         self.file = (0, 0)
+        # The owner of its first identity, b"" without one. Identities are never removed, so it tells an earlier or
+        # later state of a database, also one that was restored, from another database.
+        self.origin = b""
 
     def generation(self) -> int | None:
         """The number of the last change, None if there is no file, and `StoreError` if the file cannot be read."""
@@ -65,7 +68,10 @@ class IdentityReader:
         (version,) = db.execute("PRAGMA data_version").fetchone()
         if version != self._version:
             self._has_tables = _has_tables(db)
-            self._generation = Identities(db).generation() if self._has_tables else 0
+            identities = Identities(db)
+            self._generation, self.origin = (
+                (identities.generation(), identities.first_owner()) if self._has_tables else (0, b"")
+            )
             self._version = version
         return self._generation
 

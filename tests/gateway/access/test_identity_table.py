@@ -132,11 +132,8 @@ def test_a_missing_file_has_no_keys_until_it_is_there(watched: Watched) -> None:
 def test_pitfall_447_a_file_that_is_removed_makes_no_text_unknown(watched: Watched) -> None:
     text = watched.create("ann")
     watched.table.load()
-    content = watched.file.with_suffix(".backup")
-    with closing(sqlite3.connect(watched.file)) as live, closing(sqlite3.connect(content)) as copy:
-        live.backup(copy)
-    for name in ("", "-wal", "-shm"):
-        Path(f"{watched.file}{name}").unlink(missing_ok=True)
+    content = copy_of(watched.file, watched.file.with_suffix(".backup"))
+    remove(watched.file)
     watched.clock.now += GRACE
     watched.table.load()
     assert (watched.outcome(text), watched.table.problem) == ("ann", "the file is missing")
@@ -279,17 +276,65 @@ def test_pitfall_445_cached_keys_are_trusted_for_a_time_alone(watched: Watched) 
     assert watched.table.was_read
 
 
-def test_a_file_that_was_replaced_is_read_anew(watched: Watched, tmp_path: Path) -> None:
-    text = watched.create("ann")
+def copy_of(file: Path, place: Path) -> Path:
+    """A copy of a database, as an operator makes one."""
+    with closing(sqlite3.connect(file)) as live, closing(sqlite3.connect(place)) as copy:
+        live.backup(copy)
+    return place
+
+
+def remove(file: Path) -> None:
+    """Remove a database with its log."""
+    for name in ("", "-wal", "-shm"):
+        Path(f"{file}{name}").unlink(missing_ok=True)
+
+
+def test_a_file_that_was_restored_is_read_anew(watched: Watched, tmp_path: Path) -> None:
+    first = watched.create("ann")
+    backup = copy_of(watched.file, tmp_path / "backup.db")
+    lost = watched.create("bob")
     watched.table.load()
-    other = Watched(tmp_path / "other.db")
-    elsewhere = other.create("bob")
-    with opened(watched.file), opened(other.file):
-        pass
-    other.file.replace(watched.file)
+    remove(watched.file)
+    backup.replace(watched.file)
+    kept = watched.create("cid")
     watched.table.load()
     # Both files have the same generation.
-    assert [watched.outcome(each) for each in (text, elsewhere)] == ["unknown", "bob"]
+    assert [watched.outcome(each) for each in (first, lost, kept)] == ["ann", "unknown", "cid"]
+
+
+def test_pitfall_447_a_file_that_was_made_anew_makes_no_text_unknown(watched: Watched, tmp_path: Path) -> None:
+    text = watched.create("ann")
+    watched.table.load()
+    backup = copy_of(watched.file, tmp_path / "backup.db")
+    remove(watched.file)
+    with opened(watched.file):
+        pass
+    watched.clock.now += GRACE
+    watched.table.load()
+    assert watched.outcome(text) == "ann"
+    assert "without the keys that were known" in watched.table.problem
+    # Keys of another database are not in force before a restart, since those of the known one may be.
+    other = watched.create("bob")
+    watched.clock.now += 0.1
+    watched.table.load()
+    assert [watched.outcome(each) for each in (text, other, "other")] == ["unreadable"] * 3
+    # A worker that starts later does not know the keys, and that there were some.
+    later = IdentityTable(IdentityReader(str(watched.file)), key_grace=GRACE, page=watched.page, clock=watched.clock)
+    later.load()
+    assert isinstance(later.look_up(text.encode()), UnreadableKey)
+    later.stop()
+    restarted = IdentityTable(IdentityReader(str(watched.file)), key_grace=GRACE, clock=watched.clock)
+    restarted.load()
+    assert isinstance(restarted.look_up(other.encode()), KnownKey)
+    restarted.stop()
+    remove(watched.file)
+    backup.replace(watched.file)
+    watched.table.load()
+    assert [watched.outcome(each) for each in (text, other)] == ["ann", "unknown"]
+    assert [message for message, _ in watched.reports] == [
+        "cannot read the gateway keys of the database",
+        "reads the gateway keys of the database again",
+    ]
 
 
 def test_a_file_that_was_set_back_is_read_anew(watched: Watched) -> None:

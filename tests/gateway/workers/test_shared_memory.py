@@ -38,6 +38,13 @@ def test_a_mark_is_never_taken_back() -> None:
     assert SharedMemory().closed_with(CLOSED) == CLOSED
 
 
+def test_the_database_of_the_keys_is_known_to_all_processes() -> None:
+    page = SharedMemory(2)
+    assert not any(page.key_database)
+    page.set_key_database(b"\xff\0database"[:8])
+    assert page.key_database == b"\xff\0databa"
+
+
 def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None:
     page = SharedMemory()
     page.record(Protection(passed_over=True, keys_in_file=True))

@@ -6,7 +6,8 @@ thread asks the database twice a second for changes; requests only read the tabl
     absent since the start, or none            open, if nothing closes it  401
     read                                       closed by any identity      identity, or 401
     read, but not for `storage.key_grace`,     closed as before            503
-    also because it is absent now
+    also because it is absent now, or another
+    database, as one that was made anew
 
 Keys of the configuration are accepted always. One that is also in the database, by its name or a digest, hides the
 identity of the database: an administrator of keys cannot take a configured one over.
@@ -38,6 +39,8 @@ _MAX_END_SECONDS = 5.0
 # Texts whose identity is looked up once: most requests bring the same ones.
 _MAX_KNOWN_TEXTS = 10_000
 _REVOKED = "this gateway key is revoked"
+_MISSING = "the file is missing"
+_REPLACED = "the file is another one, without the keys that were known: restore it, or restart the gateway to use it"
 _HIDDEN = "this gateway key is not in force: the configuration has a key of the same name, or the same key"
 
 
@@ -81,7 +84,7 @@ class IdentityTable:
     ) -> None:
         self._reader = reader
         self._key_grace = key_grace
-        self._page = page
+        self._page = page or SharedMemory()
         self._warn = report
         self._clock = clock
         self._configured: dict[bytes, Identity] = {}
@@ -205,18 +208,22 @@ class IdentityTable:
     def _read(self) -> IdentityRows:
         reader, rows = self._reader, self._rows
         assert reader is not None
-        generation = reader.generation()
+        generation, known = reader.generation(), self._page.key_database
+        if any(known) and (generation is None or reader.origin[: len(known)] != known):
+            # It had keys a moment ago: whether they are in force is not known, as while it is restored.
+            raise StoreError(_MISSING if generation is None else _REPLACED)
         if generation is None:
-            if rows.count:
-                # It had keys a moment ago: whether they are in force is not known, as while it is restored.
-                raise StoreError("the file is missing")
             return NO_ROWS
         if reader.file != rows.file or generation < rows.generation:
             # Another file, or an earlier state of this one: nothing that was read holds.
             rows = IdentityRows(file=reader.file)
         elif generation == rows.generation:
             return rows
-        return reader.changes_since(rows.generation, partial(rows.with_changes, generation))
+        changed = reader.changes_since(rows.generation, partial(rows.with_changes, generation))
+        if reader.origin:
+            # Also for workers that start later, which would take another database for the first one.
+            self._page.set_key_database(reader.origin[: len(known)])
+        return changed
 
     def _failed(self, problem: str) -> None:
         if not self.problem:
@@ -239,7 +246,7 @@ class IdentityTable:
         self._changed()
 
     def _record(self, rows: IdentityRows) -> None:
-        if self._page is not None and rows.count:
+        if rows.count:
             several = self._has_several_owners(rows)
             self._page.record(Protection(requires_keys=True, several_elsewhere=several))
 

@@ -1,5 +1,5 @@
 """Shared memory page of a supervisor and its workers. Marks (keys are required; the file is why; several keys were
-known) are set once and never cleared. A worker's slot has its loop's last turn, its port for peers, and the exchanges
+known; the database of the keys) are set once and never cleared. A worker's slot has its loop's last turn, its port for peers, and the exchanges
 that it waits for at its end. Each place has one writer, or only ever one value, so there are no locks."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from dragoman.gateway.workers.protection import Protection
 
-_REQUIRES_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
+_REQUIRES_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS, _KEY_DATABASE = range(4)
 # Numbers of eight bytes: those of the marks, then three for each worker.
-_FLAGS, _SLOT, _BYTES = 3, 3, 8
+_FLAGS, _SLOT, _BYTES = 4, 3, 8
 
 
 class SharedMemory:
@@ -32,6 +32,15 @@ class SharedMemory:
     def several_owners(self) -> bool:
         """Whether any process knows keys of several owners."""
         return self._numbers[_SEVERAL_OWNERS] != 0
+
+    @property
+    def key_database(self) -> bytes:
+        """Eight bytes that tell the database of the keys from others; zeros if none had any."""
+        return self._numbers[_KEY_DATABASE].to_bytes(_BYTES, signed=True)
+
+    def set_key_database(self, mark: bytes) -> None:
+        """Publish which database has the keys."""
+        self._numbers[_KEY_DATABASE] = int.from_bytes(mark, signed=True)
 
     def record(self, protection: Protection) -> None:
         """Let all processes be as closed as this one."""
