@@ -1,6 +1,7 @@
 """Shared memory page of a supervisor and its workers. Marks (keys are required; the file is why; several keys were
-known; the database of the keys) are set once and never cleared. A worker's slot has its loop's last turn, its port for peers, and the exchanges
-that it waits for at its end. Each place has one writer, or only ever one value, so there are no locks."""
+known; the database of the keys) are set once and never cleared. A worker's slot has its loop's last turn, its port for
+peers, and the exchanges that it waits for at its end. Each place has one writer, or only ever one value, so there are
+no locks."""
 
 from __future__ import annotations
 
