@@ -100,7 +100,7 @@ class Missed(Struct, frozen=True, kw_only=True):
 
 
 class Attempt(Struct, eq=False):
-    """One target, and what the calls to it came to. An exchange goes on with a `PreparedAttempt`; requests of other
+    """One target, and the results of its calls. An exchange goes on with a `PreparedAttempt`; requests of other
     paths pass as they are."""
 
     target: Target
