@@ -178,12 +178,12 @@ def _notes(result: Result) -> str:
     ]
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     lines = [
-        f"Median and spread of {result.rounds} rounds. {versions}.",
+        f"The tables show median and spread of {result.rounds} rounds with {versions}.",
         f"The yardstick took {result.pace:.2f} times as long as on the reference machine. “Scaled” figures are divided "
         "by this factor.",
     ]
     if nginx:
-        lines.append(f"The CPU time of nginx, divided by its reference, was: {', '.join(nginx)}.")
+        lines.append(f"The CPU time of nginx, divided by its reference, was {', '.join(nginx)}.")
     if result.paced_chunks_a_read is not None:
         lines.append(f"On average, one read of a client received {result.paced_chunks_a_read:.2f} paced chunks.")
     lines.append(f"The gateway logged {result.log_lines:,} lines for {result.exchanges:,} verified exchanges.")
