@@ -185,7 +185,7 @@ class Planned:
             losses={f"{name}/{MODEL}": LossCounts(lost, lost) for name, lost in request.losses.items()},
         )
         conversation = str(request.conversation) if self._route.summary.follows else ""
-        made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORATION_RATE)
+        made = self.traffic.plan(self._route, needs, self._known, conversation, self.traffic.draw(EXPLORATION_RATE))
         return [*made.order]
 
     def _may_ask(self, found: _Open, target: Target, *, again: bool) -> bool:

@@ -18,6 +18,7 @@ from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.candidate import Plan, Why
+from dragoman.routing.explanation import explain
 from dragoman.routing.health import PROMPT
 from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HealthLevel
@@ -27,15 +28,19 @@ from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
+from tests.gateway.observability.kept import recorded
 from tests.gateway.says import question, tells
 
 LINES = (
     RouteConfig(pattern="two", targets=("chat/m", "messages/m")),
     RouteConfig(pattern="turns", targets=("chat/m", "messages/m"), policy="round-robin", sticky=False),
     RouteConfig(pattern="fast", targets=("chat/m", "messages/m"), policy="fastest"),
+    RouteConfig(pattern="restless", targets=("chat/m", "messages/m"), policy="fastest", sticky=False),
     RouteConfig(pattern="abroad", targets=("messages/m", "messages/n")),
 )
 NEEDS = Requirements(size=100)
+# Most requests are answered.
+OUTCOMES = (*[AttemptOutcome.ANSWERED] * 20, AttemptOutcome.CONNECTION_LOST)
 
 
 def _lined(settings: Settings) -> Settings:
@@ -249,7 +254,7 @@ def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkey
             now += random.choice([0.0, 0.01, 1.0, 30.0])
             needs = replace(NEEDS, size=random.choice([100, 20_000]))
             said = random.choice(["", "one", "other"])
-            made = line.traffic.plan(line.route, needs, line.service.target_info, said, exploring=0.2)
+            made = line.traffic.plan(line.route, needs, line.service.target_info, said, line.traffic.draw(0.2))
             assert made.first is not None
             kind = random.choices(
                 [AttemptOutcome.ANSWERED, AttemptOutcome.CONNECTION_LOST, AttemptOutcome.SLOW_RESPONSE], [30, 1, 1]
@@ -315,25 +320,130 @@ def test_a_target_in_any_cooldown_is_asked_when_all_others_have_failed_the_reque
         assert [received.target for received in house.provider.received] == [PATHS[MESSAGES], PATHS[CHAT]]
 
 
-def test_a_leader_leads_without_a_plan_while_targets_are_healthy_free_and_without_affinities() -> None:
+def test_a_first_target_leads_without_a_plan_while_targets_are_healthy_and_free() -> None:
     with running(settings=lambda port: _lined(settings_for(port))) as house:
-        two, fast, abroad = (_Line(house, name) for name in ("two", "fast", "abroad"))
+        two, fast, turns, abroad = (_Line(house, name) for name in ("two", "fast", "turns", "abroad"))
         info, traffic = two.service.target_info, two.traffic
-        assert two.route.leader is two.first
-        # A policy that ranks has no leader.
-        assert fast.route.leader is None
-        assert abroad.route.leader is abroad.first
-        assert traffic.leads(two.route, 100, info)
-        # The request took its turn, as with a plan.
-        before = traffic._turns["two"]
-        assert traffic.leads(two.route, 100, info)
-        assert traffic._turns["two"] == before + 1
+        # The order of a policy that takes turns depends on more.
+        assert [line.route.leads for line in (two, fast, turns, abroad)] == [True, True, False, True]
+        assert traffic.leads(two.route, 100, info, None)
+        # The request takes its turn, as with a plan.
+        traffic.lead(two.route, 100, "", None)
+        assert traffic._turns["two"] == 1
         traffic.set_affinity("", "conversation", Affinity(two.second.id))
-        assert not traffic.leads(two.route, 100, info)
-        traffic.affinities = type(traffic.affinities)()
-        assert traffic.leads(two.route, 100, info)
+        leads = [traffic.lead(two.route, 100, conversation, None) for conversation in ("conversation", "other")]
+        assert [lead and lead.target for lead in leads] == [two.second, two.first]
+        assert traffic._turns["two"] == 2
+        # A request that explores has a plan, and so has one while a speed is in doubt.
+        assert traffic.leads(fast.route, 100, info, RandomDraws(explore=0.5, exploration_rate=0.5))
+        assert not traffic.leads(fast.route, 100, info, RandomDraws(explore=0.4, exploration_rate=0.5))
+        for seconds in (1.0, 9.0):
+            fast.ended(fast.second, AttemptOutcome.ANSWERED, seconds=seconds)
+        curious, settled = (RandomDraws(explore=0.5, exploration_rate=rate) for rate in (0.5, 0.0))
+        # Unless it is the speed of the target that leads anyway.
+        assert traffic.lead(fast.route, 100, "", curious) is not None
+        fast.ended(fast.first, AttemptOutcome.ANSWERED, seconds=0.1)
+        assert traffic.lead(fast.route, 100, "", curious) is None
+        assert traffic.lead(fast.route, 100, "", settled) is not None
         for _ in range(9):
             two.ended(two.second, AttemptOutcome.UNREACHABLE)
-        assert not traffic.leads(two.route, 100, info)
+        assert not traffic.leads(two.route, 100, info, None)
         # The same target is in cooldown in another route, too.
-        assert not traffic.leads(abroad.route, 100, info)
+        assert not traffic.leads(abroad.route, 100, info, None)
+
+
+def _shown(made: Plan) -> tuple[object, ...]:
+    """All of a plan that explains it, and what follows a failure."""
+    told = made.order, made.candidates, made.first, made.written, made.policy, made.why, made.rule, made.held, made.now
+    return (*told, made.affinity, made.is_unranked, made.requirements, explain(made))
+
+
+@pytest.mark.parametrize("name", ["two", "fast", "abroad", "restless"])
+def test_a_lead_is_the_first_of_the_plan_which_is_the_same_one_later(name: str) -> None:
+    random, now, reasons = Random(name), 1000.0, set()
+    with running((), lambda port: _lined(settings_for(port))) as house:
+        line = _Line(house, name)
+        route, known = line.route, line.service.target_info
+        # The same happens to both; one always plans.
+        planning, leading = both = [RoutingState(lambda: now, random.random) for _ in range(2)]
+        for _ in range(600):
+            now += random.choice([0.0, 0.01, 1.0, 30.0])
+            needs = replace(NEEDS, size=random.choice([100, 20_000]))
+            said = random.choice(["", "one", "other", "third"]) if route.summary.follows else ""
+            draws = planning.draw(random.choice([0.0, 0.2])) if route.timed else None
+            made = planning.plan(route, needs, known, said, draws)
+            usage = Usage(input=10, output=random.choice([10, 1000]))
+            seconds, first, outcome = random.random(), random.choice([0.0, 0.1]), random.choice(OUTCOMES)
+            lead = None
+            if leading.leads(route, needs.size, known, draws):
+                lead = leading.lead(route, needs.size, said, draws)
+            if lead is not None:
+                assert (lead.target, lead.why) == (made.first, made.why)
+                reasons.add(lead.why)
+            else:
+                leading.plan(route, needs, known, said, draws)
+            assert made.first is not None
+            for traffic in both:
+                traffic.record_outcome(
+                    made.first,
+                    outcome,
+                    began=now - seconds,
+                    first=now - seconds + first if first else 0.0,
+                    usage=usage,
+                    size=needs.size,
+                    charged=set(),
+                    slowed=False,
+                )
+            if said and outcome is AttemptOutcome.ANSWERED:
+                there = Affinity(random.choice(route.targets).id)
+                for traffic in both:
+                    traffic.set_affinity("", said, there)
+            # The plan is made after the target has failed, and other requests were answered.
+            assert lead is None or _shown(leading.plan_behind(lead, route, needs, known)) == _shown(made)
+            assert planning._turns == leading._turns
+            assert planning.affinities.snapshot() == leading.affinities.snapshot()
+    assert reasons == {Why.POLICY} | ({Why.AFFINITY} if route.summary.follows else set())
+
+
+@pytest.mark.parametrize("name", ["two", "fast", "abroad", "restless"])
+def test_clients_and_records_are_told_the_same_with_and_without_a_plan(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _dialogue(name, monkeypatch) == (told := _dialogue(name, monkeypatch))
+    monkeypatch.setattr(Route, "leads", False)
+    assert _dialogue(name, monkeypatch) == told
+
+
+def _dialogue(name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """Requests of three conversations, whose second target fails, and then answers as the first one fails."""
+    failing = [PATHS[MESSAGES]]
+
+    def script(received: Received) -> Reply:
+        if received.target in failing:
+            return whole({"type": "error", "error": {"type": "api_error", "message": "no"}}, 500)
+        return tells(CHAT if received.target == PATHS[CHAT] else MESSAGES)
+
+    told: list[tuple[object, ...]] = []
+    with recorded(script, lambda port: _lined(settings_for(port))) as (house, records):
+        traffic = house.app.runtime.routing_state
+        traffic.rng = lambda: 0.5
+        measure = traffic.speeds.record_response
+
+        def measured(target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None) -> None:
+            # The second target is the faster one, however long this machine takes.
+            measure(target, size, now, seconds=1.0 if target == "chat/m" else 0.5, tokens=tokens, first=first)
+
+        monkeypatch.setattr(traffic.speeds, "record_response", measured)
+        for number in range(12):
+            if number == 8:
+                failing[:] = [PATHS[CHAT]]
+            asked = question(CHAT, CHAT, model=name, user=str(number))
+            asked["messages"] = [{"role": "user", "content": f"Conversation {number % 3}."}]
+            response = house.post(PATHS[CHAT], asked)
+            record = records[-1]
+            held = [(update.conversation, update.affinity) for update in traffic.affinities.snapshot()]
+            told.append((response.status, response.header("x-dragoman-route"), held))
+            considered = [(candidate.target, candidate.why != "") for candidate in record.candidates]
+            told.append((record.route, record.policy, record.reason, considered))
+            told.append(tuple((call.provider, call.kind) for call in record.attempts))
+    return told

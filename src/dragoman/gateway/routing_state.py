@@ -17,9 +17,9 @@ from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.health import Health
 from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
-from dragoman.routing.needs import Requirements
+from dragoman.routing.needs import DEFAULT_OUTPUT_TOKENS, Requirements
 from dragoman.routing.output_length import UNMEASURED_OUTPUT, Outputs, rounded
-from dragoman.routing.plan import plan, plan_behind
+from dragoman.routing.plan import NO_DRAWS, Lead, plan, plan_behind
 from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.retry_budget import TargetRetryBudgets
 from dragoman.routing.route import Route
@@ -33,7 +33,7 @@ _MAX_ROUTES = 4096
 # Characters of a target's name: one may come from outside, be as large as a body, and would be remembered for long.
 _MAX_TARGET_LENGTH = 512
 # Members of an enumeration are slow to find, and these are looked for in most requests.
-_AFFINITY, _EXPLORED, _ANSWERED = Why.AFFINITY, Why.EXPLORED, AttemptOutcome.ANSWERED
+_AFFINITY, _EXPLORED, _POLICY, _ANSWERED = Why.AFFINITY, Why.EXPLORED, Why.POLICY, AttemptOutcome.ANSWERED
 
 
 class RoutingState:
@@ -57,15 +57,14 @@ class RoutingState:
         requirements: Requirements,
         target_info: TargetInfo,
         conversation: str = "",
-        exploring: float = 0.0,
+        draws: RandomDraws | None = None,
     ) -> Plan:
         """In which order the targets of a route are tried for a request, which takes its turn unless it stays."""
-        now, rng = self.clock(), self.rng
+        now = self.clock()
         affinity = self.affinities.lookup(conversation, now) if conversation else None
         if affinity is not None and route.priced:
             requirements = replace(requirements, warm=affinity.target)
         turn = self._turns.get(route.name, 0)
-        draws = RandomDraws(rng(), rng(), rng(), exploring)
         among = self.usual_output(route, requirements) if route.priced or route.timed else UNMEASURED_OUTPUT
         if route.timed:
             requirements = replace(requirements, output=rounded(among))
@@ -73,34 +72,60 @@ class RoutingState:
             route,
             requirements,
             _PlanInputs(now, affinity, turn, routing_state=self, target_info=target_info, among=among),
-            draws,
+            self.draw(0.0) if draws is None else draws,
         )
-        if made.why is not _AFFINITY and (turn or len(self._turns) < _MAX_ROUTES):
-            self._turns[route.name] = turn + 1
+        if made.why is not _AFFINITY:
+            self._take_turn(route)
         if made.why is _EXPLORED and made.first is not None:
             self.speeds.explore(made.first.id, requirements.size)
         return made
 
-    def leads(self, route: Route, size: int, target_info: TargetInfo) -> bool:
-        """Whether the first target of a route takes a request of this size without a plan; the request counts for
-        rotation."""
-        summary, turn = route.summary, self._turns.get(route.name, 0)
-        if (
-            len(self.affinities)
-            or not self.health.are_healthy(summary.subjects)
-            or not target_info.are_all_available(summary, size)
-        ):
-            return False
+    def draw(self, exploration_rate: float) -> RandomDraws:
+        """The random numbers of one request."""
+        rng = self.rng
+        return RandomDraws(rng(), rng(), rng(), exploration_rate)
+
+    def leads(self, route: Route, size: int, target_info: TargetInfo, draws: RandomDraws | None) -> bool:
+        """Whether the first target of a route that `leads` may take a request of this size without a plan."""
+        summary, unhealthy = route.summary, self.health.unhealthy
+        return (
+            (not unhealthy or unhealthy.isdisjoint(summary.subjects))
+            and target_info.are_all_available(summary, size)
+            and (draws is None or draws.explore >= draws.exploration_rate)
+        )
+
+    def lead(self, route: Route, size: int, conversation: str, draws: RandomDraws | None) -> Lead | None:
+        """The target that takes a request without a plan, and its turn unless it stays; None if a plan must be made
+        first."""
+        summary, now, affinity, output = route.summary, self.clock(), None, DEFAULT_OUTPUT_TOKENS
+        if conversation:
+            affinity = self.affinities.lookup(conversation, now)
+        if draws is not None:
+            output = rounded(self.outputs.among(summary.ids, size))
+        if affinity is not None and (place := summary.places.get(affinity.target)) is not None:
+            _, target, _, may_stay = summary.leaves[place]
+            if may_stay:
+                return Lead(target, _AFFINITY, now, affinity, output, draws or NO_DRAWS)
+        leader = summary.leader
+        if leader is None:
+            leader = summary.leaves[self.speeds.soonest(summary.ids, size, now, output)][1]
+            if draws is not None and draws.exploration_rate and self.speeds.has_doubts(summary.ids, size, leader.id):
+                return None
+        self._take_turn(route)
+        return Lead(leader, _POLICY, now, affinity, output, draws or NO_DRAWS)
+
+    def plan_behind(self, lead: Lead, route: Route, requirements: Requirements, target_info: TargetInfo) -> Plan:
+        """The plan of a request that went to its first target without one."""
+        inputs = _PlanInputs(
+            lead.now, lead.affinity, 0, routing_state=self, target_info=target_info, among=UNMEASURED_OUTPUT
+        )
+        return plan_behind(lead, route, replace(requirements, output=lead.output), inputs)
+
+    def _take_turn(self, route: Route) -> None:
+        """Count a request for rotation."""
+        turn = self._turns.get(route.name, 0)
         if turn or len(self._turns) < _MAX_ROUTES:
             self._turns[route.name] = turn + 1
-        return True
-
-    def plan_behind(self, leader: Target, route: Route, requirements: Requirements, target_info: TargetInfo) -> Plan:
-        """The plan of a request that went to the leader of a route without one."""
-        inputs = _PlanInputs(
-            self.clock(), None, 0, routing_state=self, target_info=target_info, among=UNMEASURED_OUTPUT
-        )
-        return plan_behind(leader, route, requirements, inputs)
 
     def glance(
         self, route: Route, requirements: Requirements, target_info: TargetInfo, *, conversation: str = ""
@@ -257,8 +282,8 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
         # Not one target may have a recorded failure.
         return super().are_all_available(summary, size)
 
-    def has_doubts(self, summary: RouteSummary, size: int) -> bool:
-        return self.routing_state.speeds.has_doubts(summary.ids, size)
+    def has_doubts(self, summary: RouteSummary, size: int, but: int) -> bool:
+        return self.routing_state.speeds.has_doubts(summary.ids, size, summary.ids[but])
 
     def soonest(self, summary: RouteSummary, size: int, output: int) -> int:
         return self.routing_state.speeds.soonest(summary.ids, size, self.now, output)

@@ -83,3 +83,9 @@ class Requirements(Struct, frozen=True):
     def paid(self) -> int:
         """The approximate number of billed tokens: media have some, and only their provider knows how many."""
         return self.tokens + self.request_features.media // MEDIA_BYTES_PER_TOKEN
+
+    @property
+    def expected_output(self) -> int:
+        """The expected output tokens: as usual, or as the request allows."""
+        max_output = self.request_features.max_output
+        return self.output if max_output is None else min(self.output, max(max_output, 0))

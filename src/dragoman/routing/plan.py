@@ -20,8 +20,8 @@ from dragoman.routing.filters import (
     request_filter,
 )
 from dragoman.routing.health_state import HEALTHY, HealthLevel
-from dragoman.routing.needs import BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN, Requirements
-from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
+from dragoman.routing.needs import BYTES_PER_TOKEN, DEFAULT_OUTPUT_TOKENS, MAX_BYTES_PER_TOKEN, Requirements
+from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import PolicyNode, RouteSummary
 from dragoman.routing.rule_matching import decide
@@ -31,6 +31,7 @@ from dragoman.routing.target import Target
 _DIGITS = 1024
 # Members of an enumeration are slow to find, and these are looked for in most requests.
 _AFFINITY, _POLICY = Why.AFFINITY, Why.POLICY
+NO_DRAWS = RandomDraws()
 
 
 def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws) -> Plan:
@@ -63,9 +64,22 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
     return Plan(leader, written, policy, why, rule, requirements, inputs.now, ranked, held, inputs.affinity)
 
 
-def plan_behind(leader: Target, route: Route, requirements: Requirements, inputs: PlanInputs) -> Plan:
-    """The plan of a request that went to the leader of a route without one, while all targets were healthy."""
-    return _led(route.summary, (leader, _POLICY), requirements, inputs, RandomDraws())
+class Lead(Struct, frozen=True):
+    """The first target of a request that has no plan yet, and what its plan is made from if the target fails."""
+
+    target: Target
+    why: Why
+    now: float
+    # Where the conversation was until now.
+    affinity: Affinity | None = None
+    # The usual output tokens, as far as the policy needs them, and its random number.
+    output: int = DEFAULT_OUTPUT_TOKENS
+    draws: RandomDraws = NO_DRAWS
+
+
+def plan_behind(lead: Lead, route: Route, requirements: Requirements, inputs: PlanInputs) -> Plan:
+    """The plan of a request that went to its first target without one, while all targets were healthy."""
+    return _led(route.summary, (lead.target, lead.why), requirements, inputs, lead.draws)
 
 
 def _led(
@@ -99,8 +113,13 @@ def _lead(
         return None
     if policy.order is not None:
         return leaves[policy.order(summary.tree.weights, inputs.turn, draws.weight)[0]][1], _POLICY
-    first = policy.first(summary, requirements, inputs, draws) if policy.first is not None else None
-    return None if first is None else (leaves[first][1], _POLICY)
+    if not summary.soonest or draws.explore < draws.exploration_rate:
+        return None
+    soonest = inputs.soonest(summary, requirements.size, requirements.expected_output)
+    # A target that leads anyway is looked at again, too.
+    if draws.exploration_rate and inputs.has_doubts(summary, requirements.size, soonest):
+        return None
+    return leaves[soonest][1], _POLICY
 
 
 class _DeferredRanking(Struct, frozen=True):

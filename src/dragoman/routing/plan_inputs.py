@@ -70,9 +70,13 @@ class PlanInputs(Struct, frozen=True):
         health_states = self.health_states(summary)
         return health_states is summary.all_healthy or health_states.count(HEALTHY) == len(health_states)
 
-    def has_doubts(self, summary: RouteSummary, size: int) -> bool:
-        """Whether the speed of any target may have changed, for requests of about this many bytes."""
-        return any(speed is not None and speed.in_doubt for speed in self.speeds(summary, size))
+    def has_doubts(self, summary: RouteSummary, size: int, but: int) -> bool:
+        """Whether the speed of any target, but that at one index, may have changed, for requests of about this many
+        bytes."""
+        return any(
+            speed is not None and speed.in_doubt and index != but
+            for index, speed in enumerate(self.speeds(summary, size))
+        )
 
     def soonest(self, summary: RouteSummary, size: int, output: int) -> int:
         """The index of the target with the shortest expected time for this many tokens; an unknown one, if no other is

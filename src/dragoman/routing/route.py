@@ -118,12 +118,11 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
-    def leader(self) -> Target | None:
-        """The target that leads every request while all targets are healthy, free and large enough; None if a request
-        may have to be looked at first. Valid without any affinity."""
-        if self.ruled or self.summary.weighs or self.required_features[0] != RequiredFeatures():
-            return None
-        return self.summary.leader
+    def leads(self) -> bool:
+        """Whether the first target of most requests is known without a plan while all targets are healthy, free and
+        large enough: nothing of a request matters but its conversation."""
+        summary = self.summary
+        return not (self.ruled or summary.weighs) and (summary.leader is not None or summary.soonest)
 
     @cached_property
     def plain(self) -> bool:

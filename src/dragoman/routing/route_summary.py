@@ -47,6 +47,8 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     # Whether it has no nested route, and the first target of every healthy plan, if that is constant.
     flat: bool
     leader: Target | None
+    # Whether the first target of a healthy plan is the one whose response is expected first.
+    soonest: bool
     # What any policy, or a limit, needs.
     prices: bool
     speed: bool
@@ -89,6 +91,7 @@ def summarize_route(route: Route) -> RouteSummary:
         subjects=(*ids, *providers),
         flat=flat,
         leader=ordered_leaves[0][1] if flat and tree.policy.as_written and len(ordered_leaves) > 1 else None,
+        soonest=flat and tree.policy.soonest and len(ordered_leaves) > 1,
         prices=prices,
         speed=any(policy.speed for policy in policies),
         losses=losses,

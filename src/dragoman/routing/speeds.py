@@ -212,9 +212,10 @@ class Speeds:
             for target in targets
         ]
 
-    def has_doubts(self, targets: Iterable[str], size: int) -> bool:
-        """Whether the speed of any of these may have changed."""
-        return bool(self._doubted) and any((target, size >= LARGE) in self._doubted for target in targets)
+    def has_doubts(self, targets: Iterable[str], size: int, but: str = "") -> bool:
+        """Whether the speed of any of these, but one, may have changed."""
+        large = size >= LARGE
+        return bool(self._doubted) and any((target, large) in self._doubted for target in targets if target != but)
 
     def explore(self, target: str, size: int) -> None:
         """Know that a request looks again at a target: no other one need do so before it is answered."""

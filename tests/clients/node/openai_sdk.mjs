@@ -179,7 +179,7 @@ await main({
     "structured output": chatStructured,
     image: chatImage,
     "429 first": chatPlain,
-    "empty response": chatPlain,
+    "empty answer": chatPlain,
     streaming: chatStreaming,
   },
   responses: {
@@ -190,7 +190,7 @@ await main({
     "structured output": structured,
     image,
     "429 first": plain,
-    "empty response": plain,
+    "empty answer": plain,
     streaming: (job) => withRunner(job, true),
     "stored state": stored,
   },

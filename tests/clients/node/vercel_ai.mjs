@@ -119,7 +119,7 @@ const SCENARIOS = {
   "structured output": structured,
   image,
   "429 first": plain,
-  "empty response": plain,
+  "empty answer": plain,
   streaming,
 };
 

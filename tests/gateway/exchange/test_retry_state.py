@@ -18,11 +18,11 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.attempt_outcome import AttemptOutcome, NextStep, SentSoFar
-from dragoman.routing.candidate import Deprioritized, Plan
+from dragoman.routing.candidate import Deprioritized, Plan, Why
 from dragoman.routing.health import CONSECUTIVE_FAILURES, Health
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import plan, plan_behind
+from dragoman.routing.plan import Lead, plan, plan_behind
 from dragoman.routing.plan_inputs import Affinity, RandomDraws
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.route import Route
@@ -305,10 +305,11 @@ def test_a_leader_is_called_without_a_plan_which_is_made_when_it_fails() -> None
     plans: list[Plan] = []
 
     def make() -> Plan:
-        plans.append(plan_behind(route.targets[0], route, Requirements(size=1), Told(windows_of=windows)))
+        lead = Lead(route.targets[0], Why.POLICY, now=0.0)
+        plans.append(plan_behind(lead, route, Requirements(size=1), Told(windows_of=windows)))
         return plans[-1]
 
-    led = RetryState(None, Routing(), route, _later=make)
+    led = RetryState(None, Routing(), route, _later=make, _lead=route.targets[0])
     planned = RetryState(None, Routing(), route, made)
     assert (led.policy, led.several, led.is_sticky, led.is_unranked) == (
         planned.policy,

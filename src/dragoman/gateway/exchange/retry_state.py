@@ -51,8 +51,12 @@ class RetryState(Struct, eq=False):
     _plan: Plan | None = None
     _routing_state: RoutingState | None = None
     _timeouts: Timeouts = _USUAL
-    # Makes the plan of a request that its leader, which was called without one, failed.
+    # Makes the plan of a request that its first target, which was called without one, failed.
     _later: Callable[[], Plan] | None = None
+    # The first target of a healthy plan, or the only one, which needs no further check.
+    _lead: Target | None = None
+    # The affinity key of its conversation, if it has one.
+    conversation: str = ""
     # Defaults for the usual case: one target that succeeds.
     several: bool = False
     # Whether clients have keys of their own, which they would take for bad ones.
@@ -73,18 +77,15 @@ class RetryState(Struct, eq=False):
     may_retry: bool = False
     first_byte: float | None = None
     _fallback_on_refusal: bool = False
-    # The affinity key of its conversation, if it has one; and the rules that applied.
-    conversation: str = ""
+    # Whether its conversation is recorded with the target that answers.
     stays: bool = False
-    # Whether it stays there, and not only its cache does.
+    # Whether it stays there, and not only its cache does; and the rules that applied.
     is_sticky: bool = True
     rule: str = ""
     # Where the conversation was until now.
     affinity: Affinity | None = None
     # Targets in cooldown, and targets that another request probes.
     _unavailable: tuple[Target, ...] = ()
-    # The first target of a healthy plan, or the only one, which needs no further check.
-    _lead: Target | None = None
     # Failed attempts, and skipped targets with the reasons.
     _misses: tuple[Missed, ...] = ()
     _left_out: tuple[tuple[Target, str], ...] = ()
@@ -110,7 +111,8 @@ class RetryState(Struct, eq=False):
         # Whether the route has several targets, of which this request may have one alone.
         self.several, self.is_sticky = len(route.targets) > 1, route.summary.sticky
         if plan is None:
-            self._lead, self.policy = route.leader, route.summary.policy.name
+            # Without a conversation, a request that its first target answers has no affinity to record.
+            self.policy, self.stays = route.summary.policy.name, self.conversation != ""
             return
         self.policy, self.rule = plan.policy, plan.held
         self.stays, self.is_unranked = route.summary.follows, plan.is_unranked
@@ -160,7 +162,6 @@ class RetryState(Struct, eq=False):
         """The plan, if there is one."""
         if self._later is not None and self._route is not None:
             self._plan, self._later = self._later(), None
-            # A request that its leader answers has no affinity to record.
             self.stays = self._route.summary.follows
         return self._plan
 

@@ -37,22 +37,24 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     with_provider_storage,
 )
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.named_models import check_deeper_names, may_name_models
-from dragoman.gateway.observability.record import RouteDecision
+from dragoman.gateway.observability.record import Record, RouteDecision
+from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.identities.identity import ALL_RIGHTS, rights_of
-from dragoman.routing.candidate import Plan, Why
+from dragoman.model.losses import Strict
+from dragoman.routing.candidate import Plan
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
+from dragoman.routing.plan import Lead
+from dragoman.routing.plan_inputs import RandomDraws
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
-
-# Members of an enumeration are slow to find, and this is looked for in every exchange with a leader.
-_BY_POLICY = Why.POLICY.value
 
 
 async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
@@ -77,9 +79,10 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
             raise
         target = route.only
         if target is None:
-            if route.leader is not None and (led := _led(exchange, body, parsed, route, route.leader)) is not None:
+            draws = runtime.routing_state.draw(runtime.settings.routing.exploration_rate) if route.timed else None
+            if route.leads and (led := _led(exchange, body, parsed, route, draws)) is not None:
                 return led
-            return await _among(exchange, body, parsed, route)
+            return await _among(exchange, body, parsed, route, draws)
         if len(target.provider.keys) > 1 and route.sticky:
             # A name with one target has no choice; but of several keys a conversation keeps one.
             return await _with_key(exchange, body, parsed, route, target)
@@ -109,31 +112,47 @@ async def _with_key(
 
 
 def _led(
-    exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route, leader: Target
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route, draws: RandomDraws | None
 ) -> UnderstoodRequest | None:
-    """The request, for the leader of its route; None if a plan must be made first. It is made if the leader fails."""
+    """The request, for its first target; None if a plan must be made first. It is made if the target fails."""
     runtime, client_request, size = exchange.runtime, exchange.client_request, len(body)
     if parsed.references is not None or size > FITS_ALL:
         return None
     refers, sealed = markers_in(body, client_request.api_path.protocol, route)
-    if refers or sealed or not runtime.routing_state.leads(route, size, runtime.target_info):
+    routing_state, settings = runtime.routing_state, runtime.settings
+    if refers or sealed or not routing_state.leads(route, size, runtime.target_info, draws):
         return None
-    record, strict = exchange.builder.record, exchange.strict
-
-    # The exchange holds it, so it must not refer to the exchange.
-    def plan() -> Plan:
-        requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, strict)
-        return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
-
-    settings = runtime.settings
-    retry_state = RetryState(None, settings.routing, route, None, runtime.routing_state, settings.timeouts, plan)
-    retry_state.decision = RouteDecision(route.name, route.summary.policy.name, _BY_POLICY)
+    conversation = ""
+    if route.required_features[len(routing_state.affinities) > 0].conversation_start:
+        start = parsed.glance.conversation_start()
+        conversation = conversation_of(client_request, parsed, start, route.name, "", parsed.facts.session != "")
+    lead = routing_state.lead(route, size, conversation, draws)
+    if lead is None:
+        return None
+    later = partial(_plan_behind, lead, route, runtime, client_request, size, exchange.builder.record, exchange.strict)
+    retry_state = RetryState(
+        None, settings.routing, route, None, routing_state, settings.timeouts, later, lead.target, conversation
+    )
+    retry_state.affinity = lead.affinity
+    # `value` of an enumeration is a slow way to `_value_`.
+    retry_state.decision = RouteDecision(route.name, retry_state.policy, lead.why._value_)
     if parsed.glance.stream:
         _hold_heartbeats(exchange)
     return UnderstoodRequest(body, parsed, retry_state, route)
 
 
-async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route) -> UnderstoodRequest:
+def _plan_behind(
+    lead: Lead, route: Route, runtime: Runtime, client_request: ClientRequest, size: int, record: Record, strict: Strict
+) -> Plan:
+    """The plan of a request that went to its first target without one. The exchange holds these arguments, so none of
+    them may refer to the exchange."""
+    requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, strict)
+    return runtime.routing_state.plan_behind(lead, route, requirements, runtime.target_info)
+
+
+async def _among(
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route, draws: RandomDraws | None
+) -> UnderstoodRequest:
     """Choose among several targets, with the features that the route needs."""
     runtime, client_request = exchange.runtime, exchange.client_request
     # The provider that stores the referenced items; astray if it is unknown.
@@ -162,7 +181,7 @@ async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: 
     if is_astray:
         # Only the provider that stores the input can continue from it.
         seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
-    retry_state = _plan(exchange, len(body), parsed, route, seen, storing_provider, is_astray=is_astray)
+    retry_state = _plan(exchange, len(body), parsed, route, seen, storing_provider, draws, is_astray=is_astray)
     return UnderstoodRequest(body, parsed, retry_state, route, references)
 
 
@@ -173,6 +192,7 @@ def _plan(
     route: Route,
     seen: Seen,
     storing_provider: str,
+    draws: RandomDraws | None,
     *,
     is_astray: bool,
 ) -> RetryState:
@@ -190,13 +210,12 @@ def _plan(
         requirements = replace(requirements, client=facts.client, thread=class_of(facts).kind)
     if storing_provider:
         requirements = replace(requirements, storing_provider=storing_provider)
-    plan = routing_state.plan(route, requirements, runtime.target_info, conversation, routing.exploration_rate)
+    plan = routing_state.plan(route, requirements, runtime.target_info, conversation, draws)
     order = tuple(map(with_provider_storage, plan.order)) if storing_provider or is_astray else None
     retry_state = RetryState(order, routing, route, plan, routing_state, runtime.settings.timeouts)
     retry_state.conversation = conversation
     retry_state.affinity = plan.affinity
     providers = rights_of(client_request.key).providers
-    # `value` of an enumeration is a slow way to `_value_`.
     candidates, more = ((), None) if retry_state.is_unranked else candidate_entries(plan, route.missed, providers)
     retry_state.decision = RouteDecision(route.name, plan.policy, plan.why._value_, candidates, more)
     if parsed.glance.stream and not (parsed.references is not None and parsed.references.background):

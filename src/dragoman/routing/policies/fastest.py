@@ -5,20 +5,16 @@ measured longest ago, lead now and then. After an unexpected duration a target l
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
+from dragoman.routing.plan_inputs import RandomDraws
 from dragoman.routing.policies.policy import Policy
-
-if TYPE_CHECKING:
-    from dragoman.routing.route_summary import RouteSummary
 
 
 def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
     """By expected time, with a little exploration."""
-    output = _output(requirements)
+    output = requirements.expected_output
     keyed = []
     for place, candidate in enumerate(candidates):
         speed = candidate.speed
@@ -37,15 +33,6 @@ def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomD
     return [explored, *ranked], Why.EXPLORED
 
 
-def first(summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws) -> int | None:
-    """The place of the first of all targets in the same rank, without the others."""
-    if draws.explore < draws.exploration_rate or (
-        draws.exploration_rate and inputs.has_doubts(summary, requirements.size)
-    ):
-        return None
-    return inputs.soonest(summary, requirements.size, _output(requirements))
-
-
 def _explored(ranked: list[Candidate], draws: RandomDraws) -> Candidate:
     """The candidate that leads: one whose figures are in doubt at once, the stalest now and then, else the fastest."""
     if draws.exploration_rate:
@@ -53,12 +40,6 @@ def _explored(ranked: list[Candidate], draws: RandomDraws) -> Candidate:
             if candidate.speed is not None and candidate.speed.in_doubt:
                 return candidate
     return max(ranked, key=_age) if draws.explore < draws.exploration_rate else ranked[0]
-
-
-def _output(requirements: Requirements) -> int:
-    """The expected output tokens: as usual, or as the request allows."""
-    max_output = requirements.request_features.max_output
-    return requirements.output if max_output is None else min(requirements.output, max(max_output, 0))
 
 
 def _age(candidate: Candidate) -> float:
@@ -70,6 +51,6 @@ POLICY = Policy(
     name="fastest",
     chosen="its response is expected first",
     rank=rank,
-    first=first,
+    soonest=True,
     speed=True,
 )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
-
-if TYPE_CHECKING:
-    from dragoman.routing.route_summary import RouteSummary
+from dragoman.routing.plan_inputs import RandomDraws
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -27,9 +23,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets; equal ones stay in the order of the route.
     rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
-    # The index of the first target, where all of a route may be called and the policy alone decides; None if that takes
-    # the whole order.
-    first: Callable[[RouteSummary, Requirements, PlanInputs, RandomDraws], int | None] | None = None
+    # Whether the first of all healthy targets is the one whose response is expected first.
+    soonest: bool = False
     # Which metadata of targets it needs.
     prices: bool = False
     speed: bool = False
