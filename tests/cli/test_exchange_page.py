@@ -7,14 +7,11 @@ from msgspec.structs import replace
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.record_file import RecordFile
 from dragoman.cli.terminal import OutputScreen
-from dragoman.records.exchanges import RecordedExchange
+from dragoman.records.exchanges import unrecorded
 from dragoman.records.journal_entry import CandidateEntry, JournalEntry
-from dragoman.records.rows import details_of
-from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import zone_of
-from dragoman.store.records import COLUMNS, ROW_COLUMNS, RecordRow
 from tests.cli.recorded_file import HOSTILE, MONEY
-from tests.records.invented import entry, row_of
+from tests.records.invented import entry
 from tests.screen import fits
 
 KEPT = RecordFile(path="", zone=zone_of("UTC"))
@@ -26,16 +23,7 @@ def page(told: JournalEntry, *, terminal: bool = False, width: int = 80) -> dict
 
 
 def page_lines(told: JournalEntry, terminal: bool, width: int) -> list[str]:
-    # As SQLite would have it.
-    values = dict(zip(ROW_COLUMNS, row_of(told, AssignedThread()), strict=True))
-    row = RecordRow(1, *[values[name] for name in COLUMNS])  # type: ignore[arg-type]  # columns, whatever they are
-    lines = list(
-        as_page(
-            RecordedExchange(row=row, details=details_of(row.details)),
-            KEPT,
-            OutputScreen(terminal=terminal, width=width),
-        )
-    )
+    lines = list(as_page(unrecorded(told), KEPT, OutputScreen(terminal=terminal, width=width)))
     assert not terminal or fits(lines, width)
     return lines
 

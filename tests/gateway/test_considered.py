@@ -250,9 +250,9 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
     ingest_all(path, now=int(ranked.time * 1_000_000) + 1)
     with closing(open_record_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
-        assert found.details.candidates == ranked.candidates
+        assert found.entry.candidates == ranked.candidates
         assert ranked.candidates == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))
-        assert find(tables, calm.id).details.candidates == ()
+        assert find(tables, calm.id).entry.candidates == ()
         exports = Exports(tables.connection)
         lines = [json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, 1 << 60))]
         text = b"".join(as_csv(csv_names(), exchanges(exports, 0, 1 << 60))).decode()

@@ -154,7 +154,7 @@ def found_by(records: list[Record], ids: list[str]) -> None:
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(finalized_entry(record, "off"), AssignedThread()) for record in records])
         for record, name in zip(records, ids, strict=True):
-            assert not name or find(tables, name).row.id == record.id
+            assert not name or find(tables, name).entry.id == record.id
 
 
 def answer_id(protocol: str, body: bytes, *, stream: bool) -> str:

@@ -13,7 +13,6 @@ from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.exchanges import (
     after,
-    classes_of,
     find,
     instant,
     latest,
@@ -90,15 +89,15 @@ def tables(tmp_path: Path) -> Iterator[RecordTables]:
 
 
 def test_a_list_ends_with_the_latest(tables: RecordTables) -> None:
-    assert [int(each.row.id[4:]) for each in latest(tables, RecordFilter(), 2)] == [2, 3]
-    assert [int(each.row.id[4:]) for each in after(tables, 3, RecordFilter(), 9)] == [4, 5]
+    assert [int(each.entry.id[4:]) for each in latest(tables, RecordFilter(), 2)] == [2, 3]
+    assert [int(each.entry.id[4:]) for each in after(tables, 3, RecordFilter(), 9)] == [4, 5]
     assert newest(tables) == 5
 
 
 @pytest.mark.parametrize("text", [WHOLE.id, "theirs", "msg_1"])
 def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: RecordTables, text: str) -> None:
     found = find(tables, text)
-    assert (found.row.id, found.details.calls[1].provider_request_id) == (WHOLE.id, "theirs")
+    assert (found.entry.id, found.entry.calls[1].provider_request_id) == (WHOLE.id, "theirs")
 
 
 @pytest.mark.parametrize("theirs", ["msg_9d5f7c1be2a84d6f", "chatcmpl-9d5f7c1be2a84d6f", "9d5f7c1be2a84d6f"])
@@ -110,7 +109,7 @@ def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answ
         told = replace(entry(1, time=NOON), response_id=theirs)
         file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
     with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
-        assert find(tables, begin + theirs[-16:]).row.id == told.id
+        assert find(tables, begin + theirs[-16:]).entry.id == told.id
 
 
 def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path:
         file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=ExchangeFacts(previous=named))], 1, 10)
         file.tip(response_of(named), 10)
     with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
-        assert find(tables, "resp_kept", folder).row.id == first.id
+        assert find(tables, "resp_kept", folder).entry.id == first.id
         for text, where in (("resp_other", folder), ("resp_kept", tmp_path / "elsewhere"), ("resp_kept", None)):
             with pytest.raises(DragomanError, match="there is no exchange"):
                 find(tables, text, where)
@@ -150,7 +149,7 @@ def test_an_unassigned_exchange_is_found_by_the_id_of_its_stored_response(tmp_pa
             batch.write_rollups(tables)
     with closing(open_record_tables(path, read_only=True)) as tables:
         assert len(tables.unassigned.oldest(9)) == 2
-        assert find(tables, "resp_second", folder).row.id == entry(2, time=NOON).id
+        assert find(tables, "resp_second", folder).entry.id == entry(2, time=NOON).id
         with pytest.raises(DragomanError, match="there is no exchange"):
             find(tables, "resp_third", folder)
 
@@ -160,8 +159,8 @@ def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -
     with filling(tmp_path / "state.db") as file:
         file.exchanges([replace(entry(1, time=NOON), id=first), replace(entry(2, time=NOON + 20 * SECOND), id=second)])
     with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
-        assert find(tables, first[:14]).row.id == first
-        assert find(tables, second).row.id == second
+        assert find(tables, first[:14]).entry.id == first
+        assert find(tables, second).entry.id == second
         with pytest.raises(DragomanError, match="several exchanges"):
             find(tables, first[:10])
 
@@ -239,21 +238,14 @@ def test_pitfall_555_uncached_read_and_written_tokens_are_the_input(tables: Reco
 
 def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: RecordTables) -> None:
     found = find(tables, WHOLE.id)
-    assert found.tokens == TOKENS
-    assert as_json(found)["cost_nano_usd"] == MONEY.total == found.row.cost
+    assert found.entry.tokens == TOKENS
+    assert as_json(found)["cost_nano_usd"] == MONEY.total == found.cost
 
 
 def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
     told = as_json(find(tables, entry(2).id))
     assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
     assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
-
-
-def test_every_class_of_a_cost_has_its_name() -> None:
-    classes = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
-    for name in classes:
-        amounts = dict(classes_of(replace(CostBreakdown(), **{name: 7})))
-        assert amounts == {each: 7 if each == name else 0 for each in classes}
 
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:

@@ -24,6 +24,7 @@ from dragoman.records.journal_entry import (
     JournalEntry,
     TokenCounts,
 )
+from dragoman.records.record_fields import COLUMN_FIELDS
 from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
@@ -31,26 +32,12 @@ from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS
 from tests.records.invented import NOON, entry, measures_of, row_of
 
-# Columns that are not called as members are.
-OTHER_NAMES = {
-    "dialect": "client_protocol",
-    "asked": "requested_model",
-    "served": "provider_protocol",
-    "answered_by": "response_model",
-    "first": "first_content",
-    "took": "duration",
-    "stop": "stop_reason",
-    "upstream_id": "provider_request_id",
-}
-
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
     row = dict(zip(ROW_COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
-    members = {name: OTHER_NAMES.get(name, name) for name in ROW_COLUMNS if name not in ("losses", "cost", "tags")}
-    same = {name: getattr(said, member) for name, member in members.items() if hasattr(said, member)}
-    assert {name: row[name] for name in same} == same
-    assert set(OTHER_NAMES) <= set(same)
+    members = {field.column: getattr(said, field.name) for field in COLUMN_FIELDS if field.name != "tags"}
+    assert {name: row[name] for name in members} == members
     assert (row["session"], row["thread"], row["losses"]) == (3, 7, 0)
     assert (row["input"], row["cache_read"], row["output"], row["thinking"]) == (100, 60, 20, 5)
     assert (row["cost"], row["unpriced"], row["said_cost"], row["price"]) == (1500, False, None, "2026-10-30")

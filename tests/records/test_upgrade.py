@@ -105,7 +105,7 @@ def test_the_data_hold_every_old_name() -> None:
 def test_exchanges_are_read_with_todays_names(tables: RecordTables) -> None:
     rows = latest(tables, RecordFilter(), 100)
     check_names([as_json(exchange) for exchange in rows])
-    check_names([as_json(find(tables, exchange.row.id)) for exchange in rows])
+    check_names([as_json(find(tables, exchange.entry.id)) for exchange in rows])
 
 
 def test_exports_have_todays_names(tables: RecordTables) -> None:

@@ -11,8 +11,9 @@ from dragoman.cli.record_file import RecordFile
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
-from dragoman.records.exchanges import RecordedExchange, classes_of, uncached_input_of
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, TokenCounts
+from dragoman.records.exchanges import RecordedExchange, uncached_input_of
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, JournalEntry, TokenCounts
+from dragoman.records.record_fields import labelled
 from dragoman.records.thread_tree import CERTAIN
 
 _ATTEMPTS = (
@@ -35,6 +36,8 @@ _CANDIDATES = (
     *(Column(heading=heading, right=True) for heading in ("PRICE", "TTFT", "TOKENS/S", "LOSSES")),
     Column(heading="NOTE", below=True),
 )
+# Classes of tokens, then the others that cost.
+_CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
 _NONE = "-"
 _MEANING = "docs/losses.md"
 _LEFT_OUT = "left out"
@@ -46,14 +49,14 @@ def as_page(
     """The page: the request, its candidates if they were ranked, each attempt, each loss."""
     exact = not screen.terminal
     facts = [(name, words) for name, words in _facts(exchange, record_file, exact) if words]
-    yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.row.id, least=24)), facts)
+    yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.entry.id, least=24)), facts)
     yield from _ranking(exchange, screen, exact)
-    calls = exchange.details.calls
+    calls = exchange.entry.calls
     if calls:
         yield ""
         rows = [_attempt(number, call, exact) for number, call in enumerate(calls, 1)]
         yield from table(screen, _ATTEMPTS, rows)
-    losses = exchange.details.losses
+    losses = exchange.entry.losses
     if losses:
         listed = losses if all_losses else [loss for loss in losses if weight_of(loss.feature) == "changes_response"]
         yield ""
@@ -66,7 +69,7 @@ def as_page(
 
 def _ranking(exchange: RecordedExchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
     """The candidates in the order of their rank, then the skipped ones."""
-    candidates, more = exchange.details.candidates, exchange.details.candidates_more
+    candidates, more = exchange.entry.candidates, exchange.entry.candidates_more
     if not candidates:
         return
     yield ""
@@ -89,46 +92,47 @@ def _candidate(place: int, candidate: CandidateEntry, exact: bool) -> tuple[str,
 
 
 def _facts(exchange: RecordedExchange, record_file: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
-    row, details = exchange.row, exchange.details
+    entry = exchange.entry
     ended = [
-        row.outcome,
-        f"status {row.status}" if row.status else "",
-        row.failure,
-        f"stop reason {row.stop}" if row.stop else "",
+        entry.outcome,
+        f"status {entry.status}" if entry.status else "",
+        entry.failure,
+        f"stop reason {entry.stop_reason}" if entry.stop_reason else "",
     ]
     yield "outcome", ", ".join(word for word in ended if word)
-    yield "refusal", quoted(details.refusal) if details.refusal else ""
-    yield "time", f"{record_file.day(row.time)} {record_file.clock(row.time)} to {record_file.clock(exchange.ended)}"
-    yield "duration", ", ".join(_times(exchange))
-    way = ", ".join(word for word in (row.kind, row.path, row.dialect, "streamed" if row.stream else "whole") if word)
-    yield "requested", f"{quoted(row.asked)} ({way})" if row.asked else way
-    if row.provider:
-        response_model = f", response model {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
-        yield "served", f"{quoted(f'{row.provider}/{row.model}')} ({row.served or row.dialect}){response_model}"
-    yield "route", ", ".join(quoted(word) for word in (row.route, row.policy, row.reason) if word)
-    yield "queue full", ", ".join(map(quoted, details.queue_full))
-    who = (
-        ("key", row.key),
-        ("tags", row.tags),
-        ("client", row.client),
-        ("user agent", row.program),
-        ("from", row.address),
-        ("launch", row.launch),
+    yield "refusal", quoted(entry.refusal) if entry.refusal else ""
+    yield (
+        "time",
+        f"{record_file.day(entry.time)} {record_file.clock(entry.time)} to {record_file.clock(exchange.ended)}",
     )
-    yield "who", ", ".join(f"{name} {quoted(value)}" for name, value in who if value)
+    yield "duration", ", ".join(_times(exchange))
+    form = "streamed" if entry.stream else "whole"
+    way = ", ".join(word for word in (entry.kind, entry.path, entry.client_protocol, form) if word)
+    yield "requested", f"{quoted(entry.requested_model)} ({way})" if entry.requested_model else way
+    if entry.provider:
+        reported = entry.response_model
+        response_model = f", response model {quoted(reported)}" if reported not in ("", entry.model) else ""
+        protocol = entry.provider_protocol or entry.client_protocol
+        yield "served", f"{quoted(f'{entry.provider}/{entry.model}')} ({protocol}){response_model}"
+    yield "route", ", ".join(quoted(word) for word in (entry.route, entry.policy, entry.reason) if word)
+    yield "queue full", ", ".join(map(quoted, entry.queue_full))
+    yield "who", _labelled(entry, "who")
     yield "session", _session(exchange)
     yield "thread", _thread(exchange)
-    yield "tokens", _tokens(exchange.tokens, bool(row.estimated), exact) or "not known"
-    yield "cost", _cost(row.cost, row.unpriced, details.cost, exact)
-    ids = (("ours", row.id), ("provider's", row.upstream_id), ("answer's", row.response_id), ("trace", details.trace))
-    yield "ids", ", ".join(f"{name} {quoted(value)}" for name, value in ids if value)
+    yield "tokens", _tokens(entry.tokens, entry.estimated, exact) or "not known"
+    yield "cost", _cost(exchange.cost, exchange.unpriced, entry.cost, exact)
+    yield "ids", _labelled(entry, "ids")
+
+
+def _labelled(entry: JournalEntry, line: str) -> str:
+    return ", ".join(f"{label} {quoted(value)}" for label, value in labelled(entry, line) if value)
 
 
 def _times(exchange: RecordedExchange) -> Iterator[str]:
-    row, speed = exchange.row, exchange.speed
-    yield formatting.span(row.took)
-    if row.first:
-        yield f"first content after {formatting.span(row.first)}"
+    entry, speed = exchange.entry, exchange.speed
+    yield formatting.span(entry.duration)
+    if entry.first_content:
+        yield f"first content after {formatting.span(entry.first_content)}"
     if speed is not None:
         yield f"then {speed:.1f} tokens a second"
 
@@ -162,12 +166,12 @@ def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
     return words + ("; estimated" if estimated else "")
 
 
-def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) -> str:
+def _cost(cost: int, unpriced: bool, money: CostBreakdown | None, exact: bool) -> str:
     """The total, its parts, and the source of its prices."""
     words = formatting.format_cost(cost, unpriced, exact=exact)
     if money is None:
         return words
-    classes = [(name.replace("_", " "), nano) for name, nano in classes_of(money) if nano]
+    classes = [(name.replace("_", " "), nano) for name in _CLASSES if (nano := getattr(money, name))]
     if classes:
         words += f" ({', '.join(f'{name} {formatting.format_cost(nano, 0, exact=exact)}' for name, nano in classes)})"
     if money.unpriced:

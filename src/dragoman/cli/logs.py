@@ -139,7 +139,7 @@ class _FileSource:
             batch = exchanges.latest(tables, self._wanted, most)
         if not number and not self.status:
             documents.complain(nothing_yet(self._record_file.path))
-        return _views(batch, max([number, *(each.row.number for each in batch)]))
+        return _views(batch, max([number, *(each.number for each in batch)]))
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
         """The exchanges that were written down behind a number."""
@@ -149,7 +149,7 @@ class _FileSource:
             # Fewer than there were if some were forgotten.
             newest = exchanges.newest(tables)
             batch = exchanges.after(tables, min(number, newest), self._wanted, _AT_ONCE)
-        numbers = [each.row.number for each in batch]
+        numbers = [each.number for each in batch]
         return _views(batch, numbers[-1] if len(batch) == _AT_ONCE else max([newest, *numbers]))
 
     def _filter(self, options: argparse.Namespace) -> RecordFilter:
@@ -265,7 +265,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
     from dragoman import terminal
     from dragoman.gateway.observability.log_columns import LogColumns
     from dragoman.gateway.observability.record import LogDetails
-    from dragoman.records.exchanges import entry_of
+    from dragoman.records.exchanges import logged_entry
     from dragoman.records.views.exchanges import exchange_of
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
@@ -281,8 +281,9 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
             last_day[0] = day
             documents.write(f"{day}\n".encode())
         when = clock if looked_at else f"{day} {clock}"
-        log_details = LogDetails(exchange.row.address, exchange.row.path, exchange.details.refusal)
-        line = columns.exchange(entry_of(exchange), log_details, f"{when} {exchange.row.id}" if options.ids else when)
+        entry = logged_entry(exchange.entry)
+        log_details = LogDetails(entry.address, entry.path, entry.refusal)
+        line = columns.exchange(entry, log_details, f"{when} {entry.id}" if options.ids else when)
         documents.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     return write_exchange

@@ -6,21 +6,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, replace
 
 from dragoman.errors import DragomanError
 from dragoman.records.digest_key import NAME as SECRET
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
-from dragoman.records.journal_entry import CostBreakdown, JournalEntry, TokenCounts
-from dragoman.records.rows import RecordDetails, details_of, facts_of
+from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
+from dragoman.records.record_fields import COLUMN_FIELDS
+from dragoman.records.rows import details_of, facts_of, is_unpriced
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
 from dragoman.sessions.relations import response_relation
 from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import EXPORT_NAMES, RecordRow
+from dragoman.store.records import RecordRow
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
@@ -40,44 +41,51 @@ class AmbiguousName(DragomanError):
 
 
 class RecordedExchange(Struct, frozen=True, kw_only=True):
-    """One exchange: its row, what else is known of it, and where it belongs; None if that is nowhere."""
+    """One exchange: its entry, its totals when it was recorded, and where it belongs; None if that is nowhere."""
 
-    row: RecordRow
-    details: RecordDetails
+    entry: JournalEntry
+    # Nano-dollars of what has a price, and whether there was more.
+    cost: int
+    unpriced: bool
+    # The number of its row.
+    number: int = 0
     session: SessionRow | None = None
     thread: ThreadRow | None = None
 
     @property
     def ended(self) -> int:
         """When it was settled, in microseconds."""
-        return self.row.time + self.row.took
-
-    @property
-    def tokens(self) -> TokenCounts | None:
-        """The tokens; None if usage was neither reported nor estimated."""
-        row = self.row
-        if row.input is None and row.output is None:
-            return None
-        # Counts and columns have the same names.
-        return TokenCounts(*(getattr(row, name) or 0 for name in TokenCounts.__struct_fields__))
+        return self.entry.time + self.entry.duration
 
     @property
     def speed(self) -> float | None:
         """Tokens in a second between the first content and the end; None for a response that was not streamed."""
-        row = self.row
-        return speed_of(row.output or 0, row.first or 0, row.took) if row.stream else None
+        entry = self.entry
+        output = 0 if entry.tokens is None else entry.tokens.output
+        return speed_of(output, entry.first_content, entry.duration) if entry.stream else None
 
 
-def entry_of(exchange: RecordedExchange) -> JournalEntry:
-    """An exchange as the gateway's log has it."""
-    row, details = exchange.row, exchange.details
-    # Export columns have the names of entry members, except these.
-    fields = dict(zip(EXPORT_NAMES, astuple(row)[1:], strict=True)) | asdict(details)
-    fields |= {"program": row.program, "first_content": row.first or 0, "duration": row.took}
-    fields |= {"stream": bool(row.stream), "estimated": bool(row.estimated), "tokens": exchange.tokens}
-    # A crashed worker left no failure.
-    fields["failure"] = row.failure or ("crashed" if row.outcome == "crashed" else "")
-    return JournalEntry(**{name: fields[name] for name in JournalEntry.__struct_fields__})
+def unrecorded(entry: JournalEntry) -> RecordedExchange:
+    """An exchange that has no row yet."""
+    return RecordedExchange(
+        entry=entry, cost=0 if entry.cost is None else entry.cost.total, unpriced=is_unpriced(entry)
+    )
+
+
+def logged_entry(entry: JournalEntry) -> JournalEntry:
+    """An entry as the gateway's log has it: a crashed worker left no failure."""
+    return replace(entry, failure=CRASHED) if entry.outcome == CRASHED and not entry.failure else entry
+
+
+def entry_of(row: RecordRow) -> JournalEntry:
+    """The entry that a row was made of."""
+    members = asdict(details_of(row.details))
+    members |= {field.name: getattr(row, field.column) for field in COLUMN_FIELDS}
+    members |= {"stream": bool(row.stream), "estimated": bool(row.estimated), "first_content": row.first or 0}
+    if row.input is not None or row.output is not None:
+        # Counts and columns have the same names.
+        members["tokens"] = TokenCounts(*(getattr(row, name) or 0 for name in TokenCounts.__struct_fields__))
+    return JournalEntry(**members)
 
 
 def speed_of(output: int, first: int, ended: int) -> float | None:
@@ -167,7 +175,12 @@ def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Re
     threads = queries.thread_rows(row.thread for row in rows if row.thread)
     return [
         RecordedExchange(
-            row=row, details=details_of(row.details), session=sessions.get(row.session), thread=threads.get(row.thread)
+            entry=entry_of(row),
+            cost=row.cost,
+            unpriced=bool(row.unpriced),
+            number=row.number,
+            session=sessions.get(row.session),
+            thread=threads.get(row.thread),
         )
         for row in rows
     ]
@@ -177,11 +190,3 @@ def instant(micro: int) -> str:
     """A time in UTC, to the microsecond."""
     seconds, rest = divmod(micro, _MICRO)
     return f"{format_instant(seconds)[:-1]}.{rest:06d}Z"
-
-
-def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
-    """The cost by token class, in nano-dollars; the sum is the total."""
-    return [(name, getattr(cost, name)) for name in _CLASSES]
-
-
-_CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")

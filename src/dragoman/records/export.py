@@ -13,23 +13,35 @@ from msgspec import Struct
 from dragoman.identities.identity import read_tags
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.exchanges import instant
-from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
+from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, TokenCounts, known_cost
+from dragoman.records.record_fields import COLUMN_FIELDS
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.record_queries import Exports
-from dragoman.store.records import COLUMNS, EXPORT_NAMES
 
-# Columns that precede a column of the row: those of its session and thread, and of a later column.
+# Columns that follow from an entry or from where it belongs, by their names in a line, before a member of the entry.
 _BEFORE = {
-    "session": {"session": "session_name"},
-    "thread": {"thread": "thread_name"},
-    "dialect": {"thread_class": "thread_class"},
-    "upstream_id": {"bookkeeping_losses": "bookkeeping"},
-    "client": {"tags": "tags"},
+    "client_protocol": {
+        "session": "session_name",
+        "session_id": "session",
+        "thread": "thread_name",
+        "thread_id": "thread",
+        "thread_class": "thread_class",
+    },
+    "estimated": {name if name == "searches" else f"{name}_tokens": name for name in TokenCounts.__struct_fields__},
+    "provider_request_id": {
+        "cost_nano_usd": "cost",
+        "unpriced": "unpriced",
+        "reported_cost_nano_usd": "said_cost",
+        "price_version": "price",
+        "losses": "losses",
+        "bookkeeping_losses": "bookkeeping",
+    },
 }
-# The columns of a line, by the names that it calls them, in its order.
+# The columns of a line, likewise, in its order.
 FIELDS: dict[str, str] = {}
-for _name, _column in zip(EXPORT_NAMES, COLUMNS, strict=True):
-    FIELDS |= {**_BEFORE.get(_column, {}), _name: _column}
+for _field in COLUMN_FIELDS:
+    FIELDS |= {**_BEFORE.get(_field.name, {}), _field.export_name: _field.column}
+FIELDS["details"] = "details"
 # Between `input_tokens` and its cached parts.
 UNCACHED = "uncached_input_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection

@@ -29,7 +29,7 @@ from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.sessions.relations import relations_of, session_relation
 from dragoman.sessions.rules import OPENCODE
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS, RecordRow
+from dragoman.store.records import BUCKET_MICROSECONDS
 
 # How conversations count, by outcome: requests, errors, cancelled, others. Then open exchanges and entries of other
 # kinds.
@@ -154,24 +154,6 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
         # The number of its set, which `Batch` looks up.
         0,
     )
-
-
-def recorded_row(entry: JournalEntry) -> RecordRow:
-    """The row that an entry will be, before it has a number, a session and a thread."""
-    cost = 0 if entry.cost is None else entry.cost.total
-    columns = dict(zip(ROW_COLUMNS, _row(entry, 0, 0, cost, +is_unpriced(entry)), strict=True))
-    details = columns["details"]
-    assert isinstance(details, bytearray)
-    columns |= {
-        "number": 0,
-        "first": entry.first_content or None,
-        "stream": +entry.stream,
-        "estimated": +entry.estimated,
-        "details": bytes(details),
-        "tags": entry.tags,
-    }
-    names = zip(RecordRow.__struct_fields__, RecordRow.__struct_encode_fields__, strict=True)
-    return msgspec.convert({encoded: columns[name] for name, encoded in names}, RecordRow)
 
 
 def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:

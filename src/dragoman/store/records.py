@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert, RunInsert
 from dragoman.store.migrations import MEASURES
 
 
 class RecordRow(Struct, frozen=True):
-    """One row of records, column by column, each with its name in exports; None is not known."""
+    """One row of records, column by column; None is not known. What each is called elsewhere is in `RecordField`."""
 
     number: int
     id: str
@@ -21,44 +21,44 @@ class RecordRow(Struct, frozen=True):
     outcome: str
     key: str
     client: str
-    program: str = field(name="user_agent")
+    program: str
     address: str
     launch: str
-    session: int = field(name="session_id")
-    thread: int = field(name="thread_id")
-    dialect: str = field(name="client_protocol")
+    session: int
+    thread: int
+    dialect: str
     path: str
     stream: int
-    asked: str = field(name="requested_model")
+    asked: str
     provider: str
     model: str
-    served: str = field(name="provider_protocol")
-    answered_by: str = field(name="response_model")
+    served: str
+    answered_by: str
     route: str
     policy: str
     reason: str
     status: int
     failure: str
-    stop: str = field(name="stop_reason")
-    first: int | None = field(name="first_token_microseconds")
-    took: int = field(name="duration_microseconds")
-    input: int | None = field(name="input_tokens")
-    cache_read: int | None = field(name="cache_read_tokens")
-    cache_write: int | None = field(name="cache_write_tokens")
-    cache_write_1h: int | None = field(name="cache_write_1h_tokens")
-    output: int | None = field(name="output_tokens")
-    thinking: int | None = field(name="thinking_tokens")
+    stop: str
+    first: int | None
+    took: int
+    input: int | None
+    cache_read: int | None
+    cache_write: int | None
+    cache_write_1h: int | None
+    output: int | None
+    thinking: int | None
     searches: int | None
     estimated: int
-    cost: int = field(name="cost_nano_usd")
+    cost: int
     unpriced: int
-    said_cost: int | None = field(name="reported_cost_nano_usd")
-    price: str = field(name="price_version")
+    said_cost: int | None
+    price: str
     losses: int
-    upstream_id: str = field(name="provider_request_id")
+    upstream_id: str
     response_id: str
     details: bytes
-    bookkeeping: int = field(name="bookkeeping_losses")
+    bookkeeping: int
     # The text of its set of tags; the column has the number of the set.
     tags: str
 
@@ -79,8 +79,6 @@ _SHARED = (
 )
 # The order of inserted columns; 0 means no `first`.
 ROW_COLUMNS = (*_OWN, *_SHARED)
-# Their export names.
-EXPORT_NAMES = RecordRow.__struct_encode_fields__[1:]
 _ADD = RunInsert("records", ROW_COLUMNS, own=len(_OWN), optional="first")
 # A 15-minute bucket of totals.
 BUCKET_MICROSECONDS = 900_000_000

@@ -25,10 +25,6 @@ PROVIDERS = {
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
-# Only for streams.
-REQUEST_STREAM = "gen_ai.request.stream"
-RESPONSE_ID = "gen_ai.response.id"
-RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 # The replacement for an expected reason that never came.
 NO_REASON = "error"
@@ -52,20 +48,12 @@ SERVER_PORT = "server.port"
 STATUS_CODE = "http.response.status_code"
 SERVICE_NAME = "service.name"
 
-# Our own: `gen_ai.*` are set only on the span of the exchange, so that sums count each exchange once.
-ID = "dragoman.request_id"
-OUTCOME = "dragoman.outcome"
-STATUS = "dragoman.status"
-CLIENT_PROTOCOL = "dragoman.client_protocol"
-REQUESTED_MODEL = "dragoman.requested_model"
-ROUTE = "dragoman.route"
-POLICY = "dragoman.policy"
+# Our own; those of members of an entry are in `records/record_fields.py`. `gen_ai.*` are set only on the span of the
+# exchange, so that sums count each exchange once.
 CANDIDATES = "dragoman.candidates"
 CANDIDATES_MORE = "dragoman.candidates_more"
-KEY = "dragoman.key"
 # Followed by the name of a tag of the key.
 TAG = "dragoman.tag."
-CLIENT = "dragoman.client"
 CALLS = "dragoman.calls"
 LOSSES = "dragoman.losses"
 BOOKKEEPING = "dragoman.bookkeeping_losses"

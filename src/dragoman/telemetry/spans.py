@@ -21,6 +21,7 @@ from dragoman.records.journal_entry import (
     JournalEntry,
     TokenCounts,
 )
+from dragoman.records.record_fields import ATTRIBUTE_FIELDS
 from dragoman.telemetry import genai_attributes as names
 from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 
@@ -131,34 +132,21 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
     facts = entry.facts
     yield from _texts(
         (names.REQUEST_MODEL, entry.model or entry.requested_model),
-        (names.RESPONSE_MODEL, entry.response_model),
-        (names.RESPONSE_ID, entry.response_id),
         (names.CONVERSATION_ID, facts.session),
         (names.AGENT_NAME, facts.agent),
-        (names.ID, entry.id),
-        (names.OUTCOME, entry.outcome),
-        (names.CLIENT_PROTOCOL, entry.client_protocol),
-        (names.REQUESTED_MODEL, entry.requested_model),
-        (names.ROUTE, entry.route),
-        (names.POLICY, entry.policy),
-        (names.KEY, entry.key),
-        (names.CLIENT, entry.client),
         (names.THREAD, facts.thread),
         (names.PARENT_THREAD, facts.parent),
         (names.THREAD_CLASS, facts.said_class),
-        (names.CALL_PROVIDER, entry.provider),
-        (names.CALL_PROTOCOL, entry.provider_protocol),
     )
+    for field in ATTRIBUTE_FIELDS:
+        if known := getattr(entry, field.name):
+            yield field.attribute, _cut(known) if isinstance(known, str) else known
     for name, value in read_tags(entry.tags):
         yield f"{names.TAG}{name}", value
     if entry.outcome in (REFUSED, FAILED, CRASHED):
         yield names.ERROR_TYPE, _error(entry)
-    if entry.status:
-        yield names.STATUS, entry.status
-    if entry.stream:
-        yield names.REQUEST_STREAM, True
-        if entry.first_content:
-            yield names.FIRST_CHUNK, entry.first_content / 1_000_000
+    if entry.stream and entry.first_content:
+        yield names.FIRST_CHUNK, entry.first_content / 1_000_000
     if entry.stop_reason:
         yield names.FINISH_REASONS, (_cut(entry.stop_reason),)
     elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):

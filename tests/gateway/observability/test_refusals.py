@@ -115,7 +115,7 @@ def sentences(folder: Path, house: House) -> set[str]:
     recorded = RecordFile(path=path, zone=zone_of("UTC"))
     page = "\n".join(as_page(exchange, recorded, OutputScreen(terminal=False, width=10_000)))
     assert str(line["refusal"]) in page
-    return {str(line["refusal"]), exchange.details.refusal, str(details["refusal"]), str(as_json(exchange)["refusal"])}
+    return {str(line["refusal"]), exchange.entry.refusal, str(details["refusal"]), str(as_json(exchange)["refusal"])}
 
 
 @pytest.mark.parametrize("case", wrong(CHAT))

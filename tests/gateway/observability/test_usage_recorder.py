@@ -130,7 +130,7 @@ def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(
     ids = [row["id"] for row in rows(tmp_path)]
     assert len(set(ids)) == len(set(seen)) == len(PAIRS)
     with closing(open_record_tables(path, read_only=True)) as tables:
-        assert [find(tables, one, directory_of(path)).row.id for one in seen] == ids
+        assert [find(tables, one, directory_of(path)).entry.id for one in seen] == ids
 
 
 def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from dragoman.gateway.admin.framework import NO_STORE, AdminCall, AdminEndpoint,
 from dragoman.gateway.admin.record_endpoints import records_of
 from dragoman.identities.identity import VIEWER
 from dragoman.mint import random_token
-from dragoman.records.exchanges import RecordedExchange
+from dragoman.records.exchanges import unrecorded
 from dragoman.records.journal_follower import ExchangeEvent, JournalFollower
-from dragoman.records.rows import details_of, recorded_row
 from dragoman.records.views.exchanges import exchange_view
 
 # Events that a ring has, seconds between two looks at the journals, and after which a silent stream gets a comment.
@@ -158,8 +157,7 @@ def _encoded(follower: JournalFollower, now: int) -> list[bytes]:
 
 
 def _encode(event: ExchangeEvent) -> bytes:
-    row = recorded_row(event.entry)
-    view = exchange_view(RecordedExchange(row=row, details=details_of(row.details)))
+    view = exchange_view(unrecorded(event.entry))
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), msgspec.json.encode(view))
 
 

@@ -149,12 +149,11 @@ async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> Ra
         if parameters.after is not None:
             # The file has fewer than there were if some were forgotten.
             batch = exchanges.after(tables, min(parameters.after, newest), wanted, most, scope)
-            last = batch[-1].row.number if most and len(batch) == most else newest
+            last = batch[-1].number if most and len(batch) == most else newest
             return _page(batch, before=None, after=last, call=call)
         batch = exchanges.latest(tables, wanted, most + 1, scope)
         has_more, batch = len(batch) > most, batch[-most:] if most else []
-        first = batch[0].row if batch and has_more else None
-        page_begin = None if first is None else format_cursor(first.time, first.number)
+        page_begin = format_cursor(batch[0].entry.time, batch[0].number) if batch and has_more else None
         return _page(batch, before=page_begin, after=newest, call=call)
 
     assign = (

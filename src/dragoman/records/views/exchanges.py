@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, astuple
 
@@ -17,12 +16,12 @@ from dragoman.records.journal_entry import (
     CallEntry,
     CandidateEntry,
     CostBreakdown,
+    JournalEntry,
     LossEntry,
     TokenCounts,
     known_cost,
 )
-from dragoman.records.rows import RecordDetails
-from dragoman.store.records import RecordRow
+from dragoman.records.record_fields import FIELDS
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -176,63 +175,43 @@ class ExchangesView(Struct, frozen=True, kw_only=True):
     after: int
 
 
+# Members of an exchange that are those of its entry.
+_MEMBERS = tuple(
+    (field.export_name, field.name) for field in FIELDS if field.export_name in ExchangeView.__struct_fields__
+)
+
+
 def exchange_view(exchange: RecordedExchange, *, for_client: bool = False) -> ExchangeView:
     """An exchange as programs get it; a client gets no member that is for operators."""
-    row, details = exchange.row, exchange.details
-    return ExchangeView(
-        id=row.id,
-        time=instant(row.time),
-        ended=instant(exchange.ended),
-        outcome=row.outcome,
-        kind=row.kind,
-        key=row.key,
-        tags=dict(read_tags(row.tags)),
-        client=row.client,
-        user_agent=row.program,
-        address=row.address,
-        launch=row.launch,
-        session=session_name_view(exchange.session),
-        thread=thread_name_view(exchange.thread),
-        client_protocol=row.dialect,
-        path=row.path,
-        stream=bool(row.stream),
-        requested_model=row.asked,
-        provider=row.provider,
-        model=row.model,
-        provider_protocol=row.served,
-        response_model=row.answered_by,
-        route=row.route,
-        policy=row.policy,
-        reason=row.reason,
-        queue_full=list(details.queue_full),
-        status=row.status,
-        failure=row.failure,
-        refusal=details.refusal,
-        stop_reason=row.stop,
-        first_token_microseconds=row.first,
-        duration_microseconds=row.took,
-        tokens_per_second=exchange.speed,
-        unpriced=bool(row.unpriced),
-        losses=[
-            LossView(feature=loss.feature, fate=loss.fate, weight=weight_of(loss.feature), place=loss.place)
-            for loss in details.losses
-        ],
-        attempts=[_attempt_view(call, for_client=for_client) for call in details.calls],
-        provider_request_id=row.upstream_id,
-        response_id=row.response_id,
-        request_bytes=details.size,
-        trace=details.trace,
-        candidates=UNSET if for_client else [CandidateView(*astuple(each)) for each in details.candidates],
-        candidates_more=UNSET if for_client else details.candidates_more,
-        **asdict(
-            _billed(
-                exchange.tokens,
-                details.cost,
-                estimated=bool(row.estimated),
-                total=known_cost(row.cost, unpriced=bool(row.unpriced)),
-            )
-        ),
+    entry = exchange.entry
+    members = {member: getattr(entry, name) for member, name in _MEMBERS}
+    members |= asdict(
+        _billed(
+            entry.tokens,
+            entry.cost,
+            estimated=entry.estimated,
+            total=known_cost(exchange.cost, unpriced=exchange.unpriced),
+        )
     )
+    members |= {
+        "time": instant(entry.time),
+        "ended": instant(exchange.ended),
+        "tags": dict(read_tags(entry.tags)),
+        "session": session_name_view(exchange.session),
+        "thread": thread_name_view(exchange.thread),
+        "queue_full": list(entry.queue_full),
+        "first_token_microseconds": entry.first_content or None,
+        "tokens_per_second": exchange.speed,
+        "unpriced": exchange.unpriced,
+        "losses": [
+            LossView(feature=loss.feature, fate=loss.fate, weight=weight_of(loss.feature), place=loss.place)
+            for loss in entry.losses
+        ],
+        "attempts": [_attempt_view(call, for_client=for_client) for call in entry.calls],
+        "candidates": UNSET if for_client else [CandidateView(*astuple(each)) for each in entry.candidates],
+        "candidates_more": UNSET if for_client else entry.candidates_more,
+    }
+    return ExchangeView(**members)
 
 
 def session_name_view(session: SessionRow | None) -> SessionNameView | None:
@@ -290,37 +269,26 @@ def micro_of(text: str) -> int:
 
 def exchange_of(view: ExchangeView) -> RecordedExchange:
     """The exchange of a view, without the number of its row and hidden members."""
-    losses = tuple(LossEntry(loss.feature, loss.fate, loss.place) for loss in view.losses)
-    bookkeeping = sum(loss.weight == "bookkeeping" for loss in view.losses)
     candidates = () if view.candidates is UNSET else view.candidates
-    # Columns have the same names in exports as here, but for these.
-    members = asdict(view) | {
-        "number": 0,
+    members = {name: getattr(view, member) for member, name in _MEMBERS} | {
         "time": micro_of(view.time),
-        "session_id": 0,
-        "thread_id": 0,
-        "stream": +view.stream,
-        "estimated": +view.estimated,
-        "cost_nano_usd": view.cost_nano_usd or 0,
-        "unpriced": +view.unpriced,
-        "losses": len(losses) - bookkeeping,
-        "details": b"",
-        "bookkeeping_losses": bookkeeping,
         "tags": format_tags(tuple(view.tags.items())),
+        "first_content": view.first_token_microseconds or 0,
+        "tokens": _tokens_of(view),
+        "cost": _breakdown_of(view),
+        "calls": tuple(map(_call_of, view.attempts)),
+        "queue_full": tuple(view.queue_full),
+        "losses": tuple(LossEntry(loss.feature, loss.fate, loss.place) for loss in view.losses),
+        "candidates": tuple(CandidateEntry(*astuple(each)) for each in candidates),
+        "candidates_more": None if view.candidates_more is UNSET else view.candidates_more,
     }
-    row = msgspec.convert({name: members[name] for name in RecordRow.__struct_encode_fields__}, RecordRow)
-    details = RecordDetails(
-        calls=tuple(map(_call_of, view.attempts)),
-        losses=losses,
-        cost=_breakdown_of(view),
-        refusal=view.refusal,
-        queue_full=tuple(view.queue_full),
-        size=view.request_bytes,
-        trace=view.trace,
-        candidates=tuple(CandidateEntry(*astuple(each)) for each in candidates),
-        candidates_more=None if view.candidates_more is UNSET else view.candidates_more,
+    return RecordedExchange(
+        entry=JournalEntry(**members),
+        cost=view.cost_nano_usd or 0,
+        unpriced=view.unpriced,
+        session=session_row(view.session),
+        thread=thread_row(view.thread),
     )
-    return RecordedExchange(row=row, details=details, session=session_row(view.session), thread=thread_row(view.thread))
 
 
 def _attempt_view(call: CallEntry, *, for_client: bool) -> AttemptView:
