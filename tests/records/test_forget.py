@@ -108,7 +108,7 @@ def test_pitfall_657_when_it_is_done_the_bytes_are_in_no_file(tmp_path: Path, by
         assert db.execute("SELECT key, count(*) FROM records GROUP BY key").fetchall() == [("bob", 300)]
         assert db.execute("SELECT name FROM sessions").fetchall() == [("other",)]
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    with pytest.raises(DragomanError, match="only sums are left" if by == "key" else "nothing is recorded"):
+    with pytest.raises(DragomanError, match="only usage totals are left" if by == "key" else "nothing is recorded"):
         who(file, "alice", None if by == "key" else "secret-session")
 
 

@@ -35,6 +35,11 @@ _MICRO = 1_000_000
 class NotRecorded(DragomanError):
     """There is no record of this name, or none that may be read."""
 
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}; {remedy}")
+
 
 class AmbiguousName(DragomanError):
     """Several records have this name, or names that begin so."""
@@ -136,7 +141,7 @@ def find(
     if not rows and text and directory is not None:
         rows = _find_stored_response(tables, text, directory, scope)
     if not rows:
-        raise NotRecorded(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
+        raise NotRecorded(f"there is no exchange {text!r}", "`dragoman logs` lists the latest")
     if len(rows) > 1:
         names = ", ".join(row.id for row in rows[:_SEVERAL])
         more = " and more" if len(rows) > _SEVERAL else ""

@@ -44,7 +44,7 @@ def find(forgetting: Erasure, key: str | None, session: str | None) -> ErasureSc
         if amount != ErasureCount():
             return ErasureScope(description=f"key {key!r}", amount=amount, key=key)
         if forgetting.has_key(key):
-            raise DragomanError(f"of the key {key!r} only sums are left, and those stay")
+            raise DragomanError(f"only usage totals are left of the key {key!r}, and those stay")
         raise DragomanError(f"nothing is recorded of a key {key!r}")
     sessions = forgetting.sessions_named(session, key)
     if not sessions:

@@ -136,7 +136,7 @@ def find(tables: RecordTables, text: str, key: str | None = None, scope: KeyScop
     """The session with this name, or the only one whose name begins with it."""
     rows = SessionQueries(tables.connection, scope).named(text, key, _SEVERAL + 1) if text else []
     if not rows:
-        raise NotRecorded(f"there is no session {text!r}; `dragoman sessions` lists the latest")
+        raise NotRecorded(f"there is no session {text!r}", "`dragoman sessions` lists the latest")
     if len(rows) == 1:
         return rows[0]
     if len({row.name for row in rows}) == 1:

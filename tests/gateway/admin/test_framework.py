@@ -27,9 +27,9 @@ def test_parameters_are_read_into_a_struct() -> None:
     [
         ("texts=a", "known parameters: text, n, all, other"),
         ("text=a&text=b", "text is given twice"),
-        ("n=6", "/n"),
-        ("n=secret", "/n"),
-        ("all=maybe", "/all"),
+        ("n=6", "at /n: expected an integer <= 5"),
+        ("n=secret", "at /n: expected an integer, got a string"),
+        ("all=maybe", "at /all: expected a boolean, got a string"),
         ("text", "name=value"),
     ],
 )

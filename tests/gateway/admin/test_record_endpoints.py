@@ -232,6 +232,7 @@ def test_a_foreign_id_answers_like_a_missing_one(house: House, kind: str) -> Non
     ask(house, f"/{kind}/{name}", "vera")
     errors = [error_of(ask(house, f"/{kind}/{each}", "bob", 404)) for each in (name, missing)]
     assert errors[0]["message"].replace(name, "…") == errors[1]["message"].replace(missing, "…")
+    assert errors[0]["remedy"] == errors[1]["remedy"] != ""
     if kind == "exchanges":
         # Nor do other ids, or the beginning of its own, lead to it.
         for text in ("theirs", "msg_1", foreign[:12]):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
@@ -42,6 +43,17 @@ _MAX_BODY_BYTES = 256 * 1024
 _RANKS = {CLIENT: 0, VIEWER: 1, ADMIN: 2}
 # Roles by which errors name who may use an endpoint.
 _NEEDED = {VIEWER: f"a key with the role {VIEWER} or {ADMIN}", ADMIN: f"a key with the role {ADMIN}"}
+# Types of members as errors name them, and as they are in messages of the decoder.
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "a boolean",
+    "array": "an array",
+    "object": "an object",
+    "datetime": "an RFC 3339 time",
+}
+_types = re.compile("`([a-z |]+)`").sub
 # The words for a status, for programs.
 ERROR_TYPES = {
     400: "invalid_request",
@@ -323,6 +335,10 @@ def _encode(value: Struct | Raw) -> bytes:
     return msgspec.json.encode(value)
 
 
+def _in_words(types: re.Match[str]) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in types[1].split(" | "))
+
+
 def _known(fields: Sequence[str]) -> str:
     return f"known parameters: {', '.join(fields)}" if fields else "this path has no parameters"
 
@@ -330,6 +346,10 @@ def _known(fields: Sequence[str]) -> str:
 def _invalid(where: str, error: msgspec.ValidationError) -> str:
     """What is wrong with a member: its pointer, and no value, which may be a secret."""
     problem, _, place = str(error).partition(" - at `$")
-    problem = problem.partition(" '")[0] if problem.startswith("Invalid enum value") else problem
-    pointer = place.rstrip("`").replace("[", ".").replace("]", "").replace(".", "/")
+    if problem.startswith("Invalid enum value"):
+        problem = problem.partition(" '")[0]
+    elif problem.startswith("Expected"):
+        problem = _types(_in_words, problem)
+    # A member whose name is the client's has no place.
+    pointer = place.rstrip("`").replace("[...]", "").replace("[", ".").replace("]", "").replace(".", "/")
     return f"{where}{f' at {pointer}' if pointer else ''}: {problem[:1].lower()}{problem[1:]}"

@@ -337,7 +337,7 @@ async def _query(call: AdminCall, query: Callable[[RecordTables], Struct | Raw],
     try:
         return await call.services.queries.run(path, call.name, encoded, partial(_catch_up, call, assign))
     except NotRecorded as error:
-        raise AdminError(404, str(error)) from None
+        raise AdminError(404, error.problem, error.remedy) from None
     except AmbiguousName as error:
         raise AdminError(409, str(error), "give more of the id") from None
 
