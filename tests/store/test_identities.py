@@ -17,7 +17,11 @@ def test_an_identity_is_read_with_its_digests_and_rights() -> None:
             identity=Identity(
                 name="ann",
                 owner=b"former",
-                digests=(AcceptedDigest(digest=b"present"), AcceptedDigest(digest=b"former", until=70.0)),
+                digests=(
+                    AcceptedDigest(digest=b"present"),
+                    AcceptedDigest(digest=b"former", until=70.0),
+                    AcceptedDigest(digest=b"retired", until=0),
+                ),
                 rights=Rights(role="viewer", models=("claude-*",), strict="all", concurrency=3),
                 tags=(("app", "x"), ("team", "web")),
                 expires=9.5,

@@ -80,7 +80,7 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     owner: bytes
-    # At most two: the present one, and the one before it during a rotation.
+    # The present one, the one before it during a rotation, and ended ones, so that their texts are not unknown ones.
     digests: tuple[AcceptedDigest, ...]
     rights: Rights = Rights()
     tags: Tags = ()

@@ -17,7 +17,7 @@ _COLUMNS = (
     "i.id, i.name, i.owner, i.rights, i.tags, i.expires, i.created, i.created_by, i.revoked, i.generation,"
     " d.digest, d.until"
 )
-# A digest without an end is the present one, and comes first. Retired ones are left out.
+# A digest without an end is the present one, and comes first; retired ones come last.
 _ORDER = "d.until IS NOT NULL, d.until DESC, d.digest"
 # The end of a digest that is accepted no more, and never given to another identity.
 RETIRED = 0
@@ -103,7 +103,7 @@ class Identities:
     def _select(self, which: str, order: str, given: tuple[object, ...]) -> Iterator[StoredIdentity]:
         rows = self._db.execute(
             f"SELECT {_COLUMNS} FROM (SELECT * FROM identities WHERE {which}) i"
-            f" LEFT JOIN digests d ON d.identity = i.id AND d.until IS NOT {RETIRED} ORDER BY {order}, {_ORDER}",
+            f" LEFT JOIN digests d ON d.identity = i.id ORDER BY {order}, {_ORDER}",
             given,
         )
         return _stored(rows)

@@ -71,7 +71,7 @@ class Watched:
         """What a text is, in a word: the name of its identity, what refuses it, or that it is not known."""
         found = self.table.look_up(text.encode())
         if isinstance(found, KnownKey):
-            return found.refusal or found.identity.name
+            return found.refusal or ("ended" if found.until == 0 else found.identity.name)
         if isinstance(found, UnreadableKey):
             return "unreadable"
         return "mistyped" if found.is_mistyped else "unknown"
@@ -209,11 +209,11 @@ def test_pitfall_729_both_texts_of_a_rotated_key_are_known_with_the_end_of_the_f
     ]
     newest = watched.rotate("ann", 3600.0)
     watched.table.load()
-    assert [watched.outcome(text) for text in (former, newer, newest)] == ["ann", "unknown", "ann"]
+    assert [watched.outcome(text) for text in (former, newer, newest)] == ["ann", "ended", "ann"]
     latest = watched.rotate("ann", 0.0)
     watched.table.load()
-    # The owner is the digest of the first text, which is accepted no more.
-    assert [watched.outcome(text) for text in (former, newest, latest)] == ["unknown", "unknown", "ann"]
+    # The owner is the digest of the first text, which is accepted no more. No text that was a key's is an unknown one.
+    assert [watched.outcome(text) for text in (former, newer, newest, latest)] == ["ended", "ended", "ended", "ann"]
     present = watched.table.look_up(latest.encode())
     assert isinstance(present, KnownKey)
     assert present.identity.owner == digest_of(former)
