@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.admin.framework import AdminError
-from dragoman.gateway.admin.live_events import COMMENT_SECONDS, IDLE_SECONDS, MAX_STREAMS, EventRing, LiveEvents
+from dragoman.gateway.admin.live_events import (
+    COMMENT_SECONDS,
+    IDLE_SECONDS,
+    MAX_STREAMS,
+    MAX_STREAMS_OF_KEY,
+    EventRing,
+    LiveEvents,
+)
 from dragoman.gateway.runtime import Runtime
 from tests.gateway.admin.event_streams import EventStream, listening
 from tests.gateway.admin.recorded_gateway import ask, error_of, settings_with_roles, text_of
@@ -157,16 +164,25 @@ def test_nothing_is_read_without_streams_and_the_next_one_has_another_epoch(hous
         assert stream.event()[1] == "resync"
 
 
-def test_only_so_many_streams_are_open_in_one_worker(house: House) -> None:
-    async def join_all() -> AdminError:
-        events, path = LiveEvents(), house.app.runtime.settings.storage.path
-        for _ in range(MAX_STREAMS):
-            await events.join(path)
+def test_only_so_many_streams_are_open_in_one_worker_and_for_one_key(house: House) -> None:
+    async def refusal(events: LiveEvents, key: str) -> str:
         with pytest.raises(AdminError) as raised:
-            await events.join(path)
-        for _ in range(MAX_STREAMS):
-            events.leave()
-        events.close()
-        return raised.value
+            await events.join(house.app.runtime.settings.storage.path, key)
+        assert raised.value.status == 429
+        return raised.value.message
 
-    assert house.run(join_all()).status == 429
+    async def join_all() -> None:
+        events, path = LiveEvents(), house.app.runtime.settings.storage.path
+        keys = [f"key{number // MAX_STREAMS_OF_KEY}" for number in range(MAX_STREAMS)]
+        for key in keys:
+            await events.join(path, key)
+        assert "of this key" in await refusal(events, keys[0])
+        assert "of this key" not in await refusal(events, "other")
+        events.leave(keys[0])
+        await events.join(path, keys[0])
+        for key in keys:
+            events.leave(key)
+        assert (events.streams, events._streams) == (0, {})
+        events.close()
+
+    house.run(join_all())

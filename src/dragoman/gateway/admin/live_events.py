@@ -7,7 +7,7 @@ the events after it are what changes. Journals are read four times a second whil
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from time import time_ns
 
@@ -28,8 +28,8 @@ EVERY = 0.25
 COMMENT_SECONDS = 15.0
 # So long a ring waits for clients to come back.
 IDLE_SECONDS = 30.0
-# Streams of one worker.
-MAX_STREAMS = 32
+# Streams of one worker, and of one key at it.
+MAX_STREAMS, MAX_STREAMS_OF_KEY = 32, 8
 # Events that are written at once, before it is seen whether the client reads.
 _AT_ONCE = 50
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
@@ -92,13 +92,21 @@ class LiveEvents:
         self._reading: asyncio.Future[list[bytes]] | None = None
         self._read_at = 0.0
         self._idle: asyncio.TimerHandle | None = None
-        self.streams = 0
+        # Open streams by the name of their key.
+        self._streams: Counter[str] = Counter()
 
-    async def join(self, path: str) -> EventRing:
-        """Begin a stream: the ring, with all events until now."""
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._streams.total()
+
+    async def join(self, path: str, key: str) -> EventRing:
+        """Begin a stream for a key: the ring, with all events until now."""
+        if self._streams[key] >= MAX_STREAMS_OF_KEY:
+            raise AdminError(429, f"{MAX_STREAMS_OF_KEY} streams of events of this key are open", "close one")
         if self.streams >= MAX_STREAMS:
             raise AdminError(429, f"{MAX_STREAMS} streams of events are open", "close one, or ask another worker")
-        self.streams += 1
+        self._streams[key] += 1
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -109,17 +117,19 @@ class LiveEvents:
             ring = self._ring
             await self.refresh()
         except OSError as error:
-            self.leave()
+            self.leave(key)
             raise AdminError(503, f"journals cannot be read: {error.strerror}", "see their directory") from None
         except BaseException:
-            self.leave()
+            self.leave(key)
             raise
         return ring
 
-    def leave(self) -> None:
-        """End a stream; after the last one nothing is read."""
-        self.streams -= 1
-        if not self.streams:
+    def leave(self, key: str) -> None:
+        """End a stream of a key; after the last one nothing is read."""
+        self._streams[key] -= 1
+        if not self._streams[key]:
+            del self._streams[key]
+        if not self._streams:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.close)
 
     def close(self) -> None:
@@ -169,7 +179,7 @@ class EventsParameters(Struct, frozen=True, forbid_unknown_fields=True):
 async def send_events(call: AdminCall, _: EventsParameters) -> None:
     """Events of all workers, until the key is revoked or the gateway shuts down."""
     events, request = call.services.events, call.request
-    ring = await events.join(records_of(call))
+    ring = await events.join(records_of(call), call.name)
     try:
         position = ring.position_of((request.header(b"last-event-id") or b"").decode("latin-1"))
         request.start(200, [_EVENT_STREAM, NO_STORE])
@@ -194,7 +204,7 @@ async def send_events(call: AdminCall, _: EventsParameters) -> None:
         call.runtime.log.event("warn", f"cannot follow journals: {error.strerror}")
         request.abort()
     finally:
-        events.leave()
+        events.leave(call.name)
 
 
 EVENT_ENDPOINTS: tuple[AdminEndpoint, ...] = (
