@@ -54,7 +54,7 @@ an OpenAPI 3.1 document, for client generators.
 ## Requests and responses
 
 - **Key.** Send the text of a key as `Authorization: Bearer` or as `x-api-key`. Each endpoint names the least role that
-  may use it. A key with the role `client` gets only its own records.
+  may use it. A key with the role `client` gets only its own records, and below `/admin/v1/me` each key does.
 - **Parameters.** Unknown parameters of a query, and unknown members of a body, are rejected.
 - **Pages.** A list ends with `next`. Send its value as the parameter that the endpoint names to get the next page.
   `null` marks the last page.
@@ -162,7 +162,10 @@ def _endpoint(each: AdminEndpoint) -> str:
     lines = [f"\n### {_title(each)}\n"]
     summary = each.summary[:1].upper() + each.summary[1:]
     lines.append(f"{summary}. Role: `{each.role}`.{' Needs `If-Match`.' if each.needs_match else ''}")
-    if each.parameters is not Nothing:
+    first = next(other for other in ENDPOINTS if other.parameters is each.parameters)
+    if each.parameters is not Nothing and first is not each:
+        lines.append(f"It has the parameters of [`{_title(first)}`](#{_anchor(_title(first))}).")
+    elif each.parameters is not Nothing:
         lines.append(description_of(each.parameters))
         parameters = parameters_of(each.parameters)
         if parameters:

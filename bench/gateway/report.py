@@ -15,8 +15,8 @@ PAGE = ROOT / "docs/internals/benchmarks.md"
 SUMMARY = ROOT / "docs/performance.md"
 RESULTS = ROOT / "bench/results/gateway.json"
 LAYOUT_WORDS = {
-    APART: "Apart: who is measured has a core of its own, provider and load share another",
-    TOGETHER: "Together: everybody on one core",
+    APART: "Apart: the measured program has its own core, provider and load generator share another",
+    TOGETHER: "Together: all programs share one core",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 SUMMARY_BEGIN, SUMMARY_END = "<!-- summary: begin -->", "<!-- summary: end -->"
@@ -178,13 +178,14 @@ def _notes(result: Result) -> str:
     ]
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     lines = [
-        f"Median and spread of {result.rounds} rounds. {versions}.",
-        f"The yardstick took {result.pace:.2f} times as long as on the reference machine: “scaled” is divided by that.",
+        f"The tables show median and spread of {result.rounds} rounds with {versions}.",
+        f"The yardstick took {result.pace:.2f} times as long as on the reference machine. “Scaled” figures are divided "
+        "by this factor.",
     ]
     if nginx:
-        lines.append(f"nginx took, in times of the reference: {', '.join(nginx)}.")
+        lines.append(f"The CPU time of nginx, divided by its reference, was {', '.join(nginx)}.")
     if result.paced_chunks_a_read is not None:
-        lines.append(f"A read brought {result.paced_chunks_a_read:.2f} paced chunks to a client.")
+        lines.append(f"On average, one read of a client received {result.paced_chunks_a_read:.2f} paced chunks.")
     lines.append(f"The gateway logged {result.log_lines:,} lines for {result.exchanges:,} verified exchanges.")
     if result.log_lines < result.exchanges:
         lines.append("**Fewer lines than exchanges: the exchange log was not fully on, and the figures flatter.**")

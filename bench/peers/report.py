@@ -130,7 +130,7 @@ def details(found: Comparison) -> str:
         measured = [cost.unit, number(cost.cpu.median), spread(cost.cpu), *ratio, str(cost.exchanges)]
         lines.append([cost.case, titles[cost.program], *measured])
     said = (
-        f"Run of {found.date}, {found.rounds} rounds, Python {found.python}. The yardstick took "
+        f"This run of {found.date} has {found.rounds} rounds with Python {found.python}. The yardstick took "
         f"{found.pace.median:.2f} times as long as on the reference machine ({spread(found.pace)})."
     )
     return "\n\n".join([said, table(programs), table(lines)])

@@ -32,7 +32,7 @@ STEP = 2.0
 _DOLLAR = 10**6
 
 ORACLES = {"speed": "oracle of speed", "cost": "oracle of cost", "loss": "oracle of loss"}
-CHANCE = "chance alone"
+CHANCE = "random choice"
 
 
 class Measure(Struct, frozen=True):
@@ -98,7 +98,7 @@ def regret(results: Mapping[str, Sequence[Result]], policy: str) -> tuple[float,
 def figures(results: Mapping[str, Sequence[Result]]) -> str:
     """Both tables, as they stand on the page."""
     lines = [
-        "| policy | is for the least | oracle | policy | regret | chance alone |",
+        "| policy | minimises | oracle | policy | regret | random |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for policy in POLICIES:
@@ -109,7 +109,7 @@ def figures(results: Mapping[str, Sequence[Result]]) -> str:
         lines.append(f"| `{policy}` | {measure.words} | {told} |")
     lines += [
         "",
-        "| who | answered | seconds | 95 of 100 within | calls | seconds lost | $ per 1,000 | losses |",
+        "| policy | success rate | mean seconds | 95th percentile | calls | seconds lost | $ per 1,000 | losses |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, played in results.items():

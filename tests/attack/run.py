@@ -14,6 +14,7 @@ from tests.attack import (
     greedy_keys,
     hostile_providers,
     hostile_requests,
+    many_keys,
     partial_outages,
     translations,
 )
@@ -23,6 +24,7 @@ SECTIONS: Mapping[str, Sequence[Attack]] = {
     "hostile requests": hostile_requests.ATTACKS,
     "hostile providers": hostile_providers.ATTACKS,
     "greedy keys": greedy_keys.ATTACKS,
+    "many keys": many_keys.ATTACKS,
     "exposures": exposures.ATTACKS,
     "partial outages": partial_outages.ATTACKS,
     "crashes": crashes.ATTACKS,

@@ -27,7 +27,7 @@ SCENARIOS = (
     "structured output",
     "image",
     "429 first",
-    "empty answer",
+    "empty response",
 )
 
 

@@ -21,12 +21,12 @@ from tests.clients.installing import PINS, ROOT
 PAGE = ROOT / "docs/internals/client-matrix.md"
 LETTERS = dict(zip(PROTOCOLS, "MCR", strict=True))
 PASSED, FAILED, MISSING = "passed", "failed", "missing"
-INTRODUCTION = """# Which client does what
+INTRODUCTION = """# Client matrix
 
-Written by `make clients`, which runs the real programs against a gateway whose provider is [scripted](../mock.md), as
-strict as the service that it imitates, and records what it got. **M**, **C** and **R** are providers that speak
-Messages, Chat Completions and Responses: a letter stands where the client did it on that provider. – is a feature that
-the client does not have; why is told below.
+`make clients` writes this page. It runs the real clients against a gateway with a [scripted mock provider](../mock.md)
+that is as strict as the service it imitates. **M**, **C** and **R** are providers of Messages, Chat Completions and
+Responses. A letter means that the client completed the scenario on that provider. – means that the client does not have
+the feature. The last table states the reason.
 """
 Outcomes = Mapping[Cell, str]
 
@@ -185,10 +185,10 @@ def page(clients: Sequence[Client], outcomes: Outcomes) -> str:
     )
     more = [(client.name, scenario, mark(client, scenario, outcomes)) for client in clients for scenario in client.more]
     if more:
-        lines += ["\n## What only some can do\n", *_table(("Client", "What", "On"), more)]
+        lines += ["\n## Features of single clients\n", *_table(("Client", "Feature", "Providers"), more)]
     gaps = [(client.name, scenario, why) for client in clients for scenario, why in client.gaps.items()]
     if gaps:
-        lines += ["\n## What is not there, and why\n", *_table(("Client", "What", "Why"), gaps)]
+        lines += ["\n## Missing features\n", *_table(("Client", "Feature", "Reason"), gaps)]
     return "\n".join(lines) + "\n"
 
 

@@ -38,7 +38,7 @@ SCRIPTS: Scripts = {
     "structured output": "json",
     "image": "say A red square.",
     "429 first": "fail 429\nsay At last.",
-    "empty answer": "empty",
+    "empty response": "empty",
     "stored state": "say One.\n---\nsay Two.",
     "token count": "say Never asked.",
 }
@@ -174,7 +174,7 @@ PROVES: Mapping[str, Callable[[Desk, Outcome], None]] = {
     "structured output": _structured,
     "image": _image,
     "429 first": _limited,
-    "empty answer": _empty,
+    "empty response": _empty,
 }
 
 

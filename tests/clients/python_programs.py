@@ -41,7 +41,7 @@ SCRIPTS: Mapping[str, str] = {
     "structured output by tool": f"call City {CITY}",
     "image": "say A red square.",
     "429 first": "fail 429\nsay It was worth the wait.",
-    "empty answer": "empty\nsay Something after all.",
+    "empty response": "empty\nsay Something after all.",
     "stored": TURNS,
     "conversation": TURNS,
     "session": TURNS,
@@ -225,5 +225,5 @@ PROVES: Mapping[str, Callable[[Desk, Row, Outcome], None]] = {
     "structured output by tool": _structured_by_tool,
     "image": _image,
     "429 first": _limited,
-    "empty answer": _empty,
+    "empty response": _empty,
 }

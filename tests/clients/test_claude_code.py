@@ -218,7 +218,7 @@ def test_claude_code_waits_when_the_provider_is_busy(agent: Agent, cell: Claim) 
 
 
 def test_claude_code_survives_an_empty_answer(agent: Agent, cell: Claim) -> None:
-    cell(CLIENT, "empty answer")
+    cell(CLIENT, "empty response")
     told = agent.run("empty\n---\nsay Here I am.").well()
     assert len(agent.requests()) == 2
     assert told.result["stop_reason"] == "end_turn"

@@ -253,7 +253,7 @@ def test_codex_waits_when_the_provider_is_busy(agent: Agent, cell: Claim) -> Non
 
 
 def test_codex_survives_an_empty_answer(agent: Agent, cell: Claim) -> None:
-    cell(CLIENT, "empty answer")
+    cell(CLIENT, "empty response")
     agent.run("empty").well()
     agent.resume("say Here I am.").well("Here I am.")
 

@@ -298,7 +298,7 @@ def test_opencode_waits_and_asks_again(session: Session, cell: Claim) -> None:
 
 
 def test_opencode_takes_an_empty_answer(session: Session, cell: Claim) -> None:
-    cell(CLIENT, "empty answer")
+    cell(CLIENT, "empty response")
     assert session.ask("empty")["finish"] == "stop"
     assert "".join(map(str, session.texts())) == ""
 

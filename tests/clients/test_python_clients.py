@@ -23,7 +23,7 @@ from tests.clients.python_programs import (
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 BY_TOOL = ("structured output by tool",)
-NO_REASONING = "it neither shows reasoning of Chat Completions nor sends it back"
+NO_REASONING = "the client neither shows reasoning of Chat Completions nor sends it back"
 
 OPENAI_CHAT = Client(name="OpenAI SDK for Python, Chat", package="dev.txt:openai")
 OPENAI_RESPONSES = Client(name="OpenAI SDK for Python, Responses", package="dev.txt:openai", more=("stored",))
@@ -32,8 +32,8 @@ TOOL_RUNNER = Client(
     name="Anthropic SDK for Python, tool runner",
     package="dev.txt:anthropic",
     gaps={
-        "structured output": "a matter of the SDK itself, in the row above",
-        "image": "a matter of the SDK itself, in the row above",
+        "structured output": "the tool runner does not change this feature of the SDK (row above)",
+        "image": "the tool runner does not change this feature of the SDK (row above)",
     },
 )
 LLM_CHAT = Client(name="llm, Chat", package="llm", gaps={"thinking": NO_REASONING})
@@ -51,16 +51,16 @@ AGENTS_CHAT = Client(name="OpenAI Agents SDK, Chat", package="openai-agents", mo
 AGENTS_RESPONSES = Client(
     name="OpenAI Agents SDK, Responses", package="openai-agents", more=("session", "stored", "conversation")
 )
-_SHOWS_NO_THOUGHTS = {"thinking": "what comes out is a value, without the reasoning before it"}
+_SHOWS_NO_THOUGHTS = {"thinking": "the result is a value without the reasoning"}
 INSTRUCTOR_CHAT = Client(name="Instructor, Chat", package="instructor", gaps=_SHOWS_NO_THOUGHTS)
 INSTRUCTOR_RESPONSES = Client(
     name="Instructor, Responses",
     package="instructor",
     gaps={
         **_SHOWS_NO_THOUGHTS,
-        "parallel tools": "it has no such mode for Responses",
-        "structured output": "it has no mode for Responses but the tool",
-        "several steps": "it asks again in words alone, without the turn before",
+        "parallel tools": "the client has no mode for parallel tools of Responses",
+        "structured output": "for Responses, the client supports only tools",
+        "several steps": "the client repeats the request as text, without the previous turn",
     },
 )
 INSTRUCTOR_ANTHROPIC = Client(name="Instructor, Messages", package="instructor", gaps=_SHOWS_NO_THOUGHTS)
@@ -69,9 +69,9 @@ AIDER = Client(
     package="aider-chat",
     more=("edit a file",),
     gaps={
-        "tool": "it has no tools: edits are text of the answer",
-        "parallel tools": "it has no tools",
-        "structured output": "it asks for none",
+        "tool": "the client has no tools and reads edits from the text of the response",
+        "parallel tools": "the client has no tools",
+        "structured output": "the client requests no structured output",
     },
 )
 AIDER_ANTHROPIC = Client(
@@ -80,11 +80,11 @@ AIDER_ANTHROPIC = Client(
     more=("edit a file",),
     gaps={
         **AIDER.gaps,
-        "thinking": "its options for reasoning reach Anthropic models only under names that it knows",
-        "several steps": "as in the row above",
-        "image": "as in the row above",
-        "429 first": "as in the row above",
-        "empty answer": "as in the row above",
+        "thinking": "the client sends its reasoning options only to Anthropic models with names in its own list",
+        "several steps": "the same reason as in the row above",
+        "image": "the same reason as in the row above",
+        "429 first": "the same reason as in the row above",
+        "empty response": "the same reason as in the row above",
     },
 )
 
@@ -96,7 +96,7 @@ _INSTRUCTOR = {
     "parallel tools": 'call Weather {"city": "Paris"}\ncall Time {"city": "Oslo"}',
     "image": _CALL,
     "429 first": f"fail 429\n{_CALL}",
-    "empty answer": "empty",
+    "empty response": "empty",
 }
 _EDIT = "say <<END\nnote.txt\n```\nnew words\n```\nEND"
 
@@ -112,7 +112,7 @@ _AIDER = {
     "several steps": "\n---\n".join([_replaced("no such words"), *[_replaced("old words")] * 3]),
     "image": _EDIT,
     "429 first": f"fail 429\n{_EDIT}",
-    "empty answer": "empty",
+    "empty response": "empty",
 }
 ROWS: Mapping[str, Row] = {
     row.client.name: row
@@ -254,7 +254,7 @@ Check = Callable[[Desk, Row, Outcome], None]
 OF_PROGRAMS: Mapping[str, Mapping[str, Check]] = {
     "openai_sdk": {"stored": _kept},
     "agents_client": {"session": _listed, "stored": _two_runs, "conversation": _listed},
-    "pydantic_ai_client": {"empty answer": _asked_again},
+    "pydantic_ai_client": {"empty response": _asked_again},
     "instructor_client": {
         "tool": _value,
         "several steps": _value_after_error,
@@ -262,7 +262,7 @@ OF_PROGRAMS: Mapping[str, Mapping[str, Check]] = {
         "structured output": _value,
         "image": _value_of_picture,
         "429 first": _value_after_limit,
-        "empty answer": _no_value,
+        "empty response": _no_value,
     },
     "aider_client": {
         "edit a file": _edited,
@@ -270,7 +270,7 @@ OF_PROGRAMS: Mapping[str, Mapping[str, Check]] = {
         "several steps": _edited_after_error,
         "image": _edited_by_picture,
         "429 first": _edited_after_limit,
-        "empty answer": _nothing_edited,
+        "empty response": _nothing_edited,
     },
 }
 

@@ -481,6 +481,16 @@ def test_golden_streams_are_the_same_with_runs_and_without(client: str) -> None:
     assert told > 1000
 
 
+@pytest.mark.parametrize("provider", [CHAT, MESSAGES])
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_text_that_passed_a_chunk_at_a_time_is_in_the_story_as_a_whole(client: str, provider: str) -> None:
+    shape = KINDS["text"][provider]
+    chunks = [*shape.start, *map(shape.plain, range(200)), *shape.ends[:1]]
+    passed = play(client, provider, chunks, collect=False, limit=1 << 20, lessons=32)
+    assert passed == play(client, provider, chunks, collect=False, limit=1 << 20, lessons=0)
+    assert sum(isinstance(event, PartGrew) for event in passed.events) >= 200
+
+
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 def test_a_delta_of_another_shape_ends_the_run_of_arguments(client: str) -> None:
     shape = CALL_SHAPES[MESSAGES]

@@ -13,7 +13,7 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.text_runs import TextFrames, encode_run
+from dragoman.rules.text_runs import FrameForm, PassingText, TextFrames, encode_run
 from dragoman.translate import derived_mint, translation_context
 from dragoman.wire.sse import Frame, frame
 
@@ -138,3 +138,62 @@ CHUNKS = st.builds(
 @given(st.lists(CHUNKS, max_size=12), st.integers(1, 16))
 def test_a_stream_tells_the_same_however_much_is_learned(data: list[bytes], lessons: int) -> None:
     assert emitted(data, lessons=lessons) == emitted(data, lessons=0)
+
+
+def passing(*, number: int | None = None, limit: int = 1000) -> PassingText:
+    frames = learned(chunk("a"), chunk("a"))
+    assert frames.has_one_form
+    return frames.passing(FrameForm(b"<", b">", number, b"!" if number is not None else b""), limit)
+
+
+def test_plain_text_passes_between_the_bytes_of_another_form() -> None:
+    text = passing()
+    assert text.passed(frame(chunk("one"))) == b"<one>"
+    assert (
+        text.passed(frame(chunk("zwei é".encode().decode()).replace(b"\\u00e9", "é".encode()))) == "<zwei é>".encode()
+    )
+    run = text.take()
+    assert run is not None and (run.text, run.strings) == ("onezwei é", [b"one", "zwei é".encode()])
+    assert text.take() is None
+
+
+def test_frames_that_have_numbers_get_them_in_order() -> None:
+    text = passing(number=9)
+    assert [text.passed(frame(chunk(word))) for word in ("a", '"', "b")] == [b"<a>9!", None, b"<b>10!"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(chunk("")),
+        frame(chunk('"')),
+        frame(chunk("\n")),
+        frame(chunk("#")).replace(b"#", b"\xff"),
+        frame(chunk("#")).replace(b"#", b"\x7f"),
+        frame(chunk("#")).replace(b"#", b'a"}'),
+        frame(chunk("a")) + frame(chunk("b")),
+        frame(chunk("a"))[:-1],
+        frame(chunk("a", model="other")),
+        frame(chunk("a" * 1000)),
+        b"",
+    ],
+)
+def test_anything_else_does_not_pass(data: bytes) -> None:
+    text = passing()
+    assert text.passed(data) is None
+    assert text.take() is None
+
+
+def test_text_that_passed_is_taken_before_it_is_much() -> None:
+    text = passing()
+    passed = 0
+    while text.passed(frame(chunk("word"))) is not None:
+        passed += 1
+    run = text.take()
+    assert run is not None and len(run.strings) == passed < 1000
+    assert text.passed(frame(chunk("word"))) == b"<word>"
+
+
+def test_frames_in_which_more_varies_have_no_one_form() -> None:
+    form = [chunk("a", obfuscation=letters) for letters in ("x", "yz")]
+    assert not learned(*form).has_one_form

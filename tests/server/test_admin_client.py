@@ -102,6 +102,9 @@ def _read_records(client: GeneratedClient) -> None:
     thread = first_of(tree, "threads")
     assert read(client, "show_thread", id=thread["number"])["name"] == thread["name"]
     assert read(client, "show_live")["open"] == 0
+    assert first_of(read(client, "show_own_usage", by="key"), "rows")["key"] == "ada"
+    assert first_of(read(client, "list_own_exchanges"), "exchanges")["id"] == exchange["id"]
+    assert first_of(read(client, "list_own_sessions"), "sessions")["id"] == session["id"]
 
 
 def _change_keys(client: GeneratedClient) -> None:

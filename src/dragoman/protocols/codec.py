@@ -20,7 +20,7 @@ from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.counts import UsageMembers
 from dragoman.rules.ids import object_suffix
-from dragoman.rules.text_runs import TextFrames
+from dragoman.rules.text_runs import FrameForm, TextFrames
 from dragoman.rules.tool_table import ToolTable
 from dragoman.rules.translated_parts import KnownParts, ReusedParts
 from dragoman.wire.conversation_history import HistoryReader
@@ -115,6 +115,11 @@ class StreamEncoder(Protocol):
 
     def feed(self, event: Event) -> bytes:
         """The frames that one event makes, possibly none."""
+        ...
+
+    def run_form(self, index: int) -> FrameForm | None:
+        """The form of the frames that a run makes, for a part that has grown by one; None if they vary. It stays the
+        same until an event that is no run of this part."""
         ...
 
 

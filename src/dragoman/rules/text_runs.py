@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 
 from dragoman.model.events import ArgumentsRun, TextRun
@@ -48,8 +48,20 @@ _find_letters = re.compile(_OBFUSCATION + b"(" + _LETTERS + b')(?=")').search
 _match_number = re.compile(_NUMBER).match
 # Longer ones are not usual frames, and patterns are cached.
 _MAX_AFTER = 1024
+# Texts that pass before what follows the stream gets them, as one run.
+_MAX_PASSED = 64
 
 _MatchRest = Callable[[bytes, int, int], re.Match[bytes] | None]
+
+
+class FrameForm(Struct, frozen=True):
+    """The frames that an encoder writes of a run: the bytes around the inside of each string; behind them the number
+    of the next frame, if frames have one, and the end."""
+
+    before: bytes
+    after: bytes
+    number: int | None = None
+    end: bytes = b""
 
 
 class TextFrames:
@@ -143,6 +155,15 @@ class TextFrames:
             return None
         return TextRun(text, None, strings)
 
+    @property
+    def has_one_form(self) -> bool:
+        """Whether frames of text differ in nothing else."""
+        return self.is_ready and self._match_strings is None and self._inside.start is not None
+
+    def passing(self, written: FrameForm, limit: int) -> PassingText:
+        """Passes the text of frames that have one form to frames of another, from frames of at most `limit` bytes."""
+        return PassingText(self._before, self._after, written, limit)
+
     def read_most(self, chunk: bytes, start: int, stop: int) -> tuple[TextRun, int] | None:
         """The frames from here to the last one that looks like the one learned, and where that ends; None if there is
         anything else between them. Trying this again and again would look at the same frames each time."""
@@ -188,6 +209,62 @@ class TextFrames:
         if _find_other_escape(joined) is not None:
             strings = [_encode_string(text)[1:-1] for text in texts]
         return TextRun("".join(texts), None, strings), end
+
+
+class PassingText:
+    """Passes plain text from one form of frames to another, without a look at anything else. The text is kept until it
+    is taken, as one run: nothing but the client waits for a single delta."""
+
+    __slots__ = (
+        "_after",
+        "_before",
+        "_cut",
+        "_end",
+        "_limit",
+        "_number",
+        "_strings",
+        "_texts",
+        "_written_after",
+        "_written_before",
+    )
+
+    def __init__(self, before: bytes, after: bytes, written: FrameForm, limit: int) -> None:
+        self._before, self._after, self._limit = before, after, limit
+        self._cut = slice(len(before), -len(after))
+        self._written_before, self._written_after = written.before, written.after
+        self._number, self._end = written.number, written.end
+        self._texts: list[str] = []
+        self._strings: list[bytes] = []
+
+    def passed(self, chunk: bytes) -> bytes | None:
+        """The other form of a chunk that is one frame of plain text; None if it is anything else, or if what was passed
+        should be taken first."""
+        if not chunk.startswith(self._before) or not chunk.endswith(self._after) or len(chunk) > self._limit:
+            return None
+        string = chunk[self._cut]
+        try:
+            text = string.decode()
+        except UnicodeError:
+            return None
+        texts = self._texts
+        # A line end, which begins another frame, is not printable.
+        if not text or not text.isprintable() or _QUOTE in string or _BACKSLASH in string or len(texts) == _MAX_PASSED:
+            return None
+        texts.append(text)
+        self._strings.append(string)
+        number = self._number
+        if number is None:
+            return self._written_before + string + self._written_after
+        self._number = number + 1
+        return b"%b%b%b%d%b" % (self._written_before, string, self._written_after, number, self._end)
+
+    def take(self) -> TextRun | None:
+        """What was passed since the last time, if anything."""
+        if not self._texts:
+            return None
+        run = TextRun("".join(self._texts), None, self._strings)
+        self._texts, self._strings = [], []
+        return run
 
 
 @lru_cache(maxsize=256)

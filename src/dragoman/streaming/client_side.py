@@ -14,6 +14,7 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Codec, Mint, TranslationContext
 from dragoman.rules.compaction import as_compaction
 from dragoman.rules.part_serializer import PartSerializer, Sink
+from dragoman.rules.text_runs import FrameForm
 from dragoman.translate import as_stream
 from dragoman.wire.json import encode
 
@@ -70,8 +71,8 @@ class Translation:
         self._outer = outer
         self._out: list[bytes] = []
         self._fold = Fold(outer.name) if may_pause(context) else None
-        encode_event, write = inner.stream_encoder(context, mint, ledger).feed, self._out.append
-        self._encode = encode_event
+        self._encoder = encoder = inner.stream_encoder(context, mint, ledger)
+        encode_event, write = encoder.feed, self._out.append
 
         def emit(event: Event) -> None:
             write(encode_event(event))
@@ -87,7 +88,13 @@ class Translation:
         """The client's bytes for growth that is all that a chunk brings, in a stream that cannot pause."""
         serializer = self._serializer
         passed = event if serializer is None else serializer.renumbered(event)
-        return self.take(b"", [event]) if passed is None else self._encode(passed)
+        return self.take(b"", [event]) if passed is None else self._encoder.feed(passed)
+
+    def run_form(self, event: PartGrew) -> FrameForm | None:
+        """The form of the frames that a run makes of the same part as this growth; None if it has to wait."""
+        serializer = self._serializer
+        passed = event if serializer is None else serializer.renumbered(event)
+        return None if passed is None else self._encoder.run_form(passed.index)
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         sink, fold = self._sink, self._fold

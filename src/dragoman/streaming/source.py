@@ -18,6 +18,7 @@ from dragoman.model.events import (
     Started,
     Stopped,
     TextDelta,
+    TextRun,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
@@ -176,8 +177,12 @@ class Source:
         run = frames.read_all(chunk)
         if run is None:
             return None
+        return self.grow(run)
+
+    def grow(self, run: TextRun) -> PartGrew:
+        """The growth that a run is."""
         self.content += len(run.text)
-        return decoder.grow(run)
+        return self.decoder.grow(run)
 
     def _gathered(self, chunk: bytes) -> bool:
         """Collect a full response; data with another start is a stream."""

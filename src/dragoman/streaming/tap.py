@@ -1,6 +1,7 @@
 """Tap: a watcher gets a stream's events, its frames, or both. `events` are those of the client, after pauses and stop
 strings; `frames` are the provider's bytes, cut between frames, with bytes outside of frames last. The stream is not
-changed. A relay forwards content frames unread, unless there is a tap for events."""
+changed. A relay forwards content frames unread, unless there is a tap for events. Text that only passes
+(`StreamPipeline.pass_content`) reaches a tap for events later than the client, some deltas as one run."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.model.events import Event, Failed, Started
+from dragoman.model.events import Event, Failed, PartGrew, Started
 from dragoman.model.failure import Failure
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject
@@ -18,6 +18,7 @@ from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import Codec, Mint, TranslationContext
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.pauses import PauseStage
+from dragoman.rules.text_runs import PassingText
 from dragoman.streaming.client_side import ClientSide, Collection, Summary, Translation, may_pause
 from dragoman.streaming.relay import Relay, frame_end
 from dragoman.streaming.source import Source
@@ -118,6 +119,8 @@ class StreamPipeline:
         # Whether chunks of nothing but content can be taken by `pass_content`: stages and watchers of frames see all.
         self._passes = not context.stops and self._source.pauses is None and (tap is None or tap.frames is None)
         self._flows = False
+        # How plain text passes after a chunk of it.
+        self._passing: PassingText | None = None
         self._translation = self._client_side if isinstance(self._client_side, Translation) else None
         self._tap_events = None if tap is None else tap.events
         if tap is not None:
@@ -155,21 +158,45 @@ class StreamPipeline:
         if not self._flows:
             return None
         if (translation := self._translation) is not None:
-            growth = self._source.read_run(chunk)
-            if growth is None:
-                return None
-            if self._tap_events is not None:
-                self._tap_events((growth,))
-            return translation.grow(growth)
+            if self._passing is not None and (out := self._passing.passed(chunk)) is not None:
+                return out
+            return self._pass_run(chunk, translation)
         plain_end = self._plain_end
         if plain_end is None or _RETURN in chunk or plain_end(chunk, 0) != len(chunk):
             return None
         return chunk
 
+    def _pass_run(self, chunk: bytes, translation: Translation) -> bytes | None:
+        """Pass a chunk as one run; later ones that differ in nothing but plain text pass without a look at it."""
+        self._stop_passing()
+        source = self._source
+        growth = source.read_run(chunk)
+        if growth is None:
+            return None
+        out = self._grow(growth, translation)
+        frames = source.decoder.text_frames
+        if frames.has_one_form and (form := translation.run_form(growth)) is not None:
+            self._passing = frames.passing(form, source.limit)
+        return out
+
+    def _grow(self, growth: PartGrew, translation: Translation) -> bytes:
+        if self._tap_events is not None:
+            self._tap_events((growth,))
+        return translation.grow(growth)
+
+    def _stop_passing(self) -> None:
+        """Let all stages have the text that has passed: the client has its bytes already."""
+        if self._passing is None:
+            return
+        run, self._passing = self._passing.take(), None
+        if run is not None and self._translation is not None:
+            self._grow(self._source.grow(run), self._translation)
+
     def feed(self, chunk: bytes) -> bytes:
         """Process bytes; returns the client's bytes that are ready now, possibly none."""
         source = self._source
         self._flows = False
+        self._stop_passing()
         if type(chunk) is not bytes:
             chunk = _to_bytes(chunk)
         if self._plain_end is not None:
@@ -253,6 +280,7 @@ class StreamPipeline:
 
     def call_ended(self) -> bytes:
         """The provider's call is over: a full response can be sent now."""
+        self._stop_passing()
         events = [] if self.finished else self._source.call_ended()
         return self._client_side.take(b"", events) if events else b""
 
@@ -263,6 +291,7 @@ class StreamPipeline:
         self._closed = True
         if self._ahead is not None:
             return self._ahead
+        self._stop_passing()
         taken = b""
         if self._rest:
             chunk = bytes(self._rest)
@@ -287,6 +316,7 @@ class StreamPipeline:
         if self._closed:
             return b""
         self._closed = True
+        self._stop_passing()
         return self._client_side.end([] if self.finished else self._source.fail(failure))
 
     @property

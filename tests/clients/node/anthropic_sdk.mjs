@@ -96,7 +96,7 @@ await main({
     "structured output": structured,
     image,
     "429 first": plain,
-    "empty answer": plain,
+    "empty response": plain,
     streaming: streamed,
     "token count": counting,
   },

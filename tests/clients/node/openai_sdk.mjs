@@ -179,7 +179,7 @@ await main({
     "structured output": chatStructured,
     image: chatImage,
     "429 first": chatPlain,
-    "empty answer": chatPlain,
+    "empty response": chatPlain,
     streaming: chatStreaming,
   },
   responses: {
@@ -190,7 +190,7 @@ await main({
     "structured output": structured,
     image,
     "429 first": plain,
-    "empty answer": plain,
+    "empty response": plain,
     streaming: (job) => withRunner(job, true),
     "stored state": stored,
   },

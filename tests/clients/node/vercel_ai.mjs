@@ -119,7 +119,7 @@ const SCENARIOS = {
   "structured output": structured,
   image,
   "429 first": plain,
-  "empty answer": plain,
+  "empty response": plain,
   streaming,
 };
 

@@ -163,7 +163,7 @@ SCENARIOS = {
     "structured output": structured,
     "image": plain,
     "429 first": plain,
-    "empty answer": plain,
+    "empty response": plain,
     "session": session,
 }
 

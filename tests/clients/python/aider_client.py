@@ -91,7 +91,7 @@ SCENARIOS = {
     "several steps": diff,
     "image": whole,
     "429 first": whole,
-    "empty answer": whole,
+    "empty response": whole,
 }
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ if __name__ == "__main__":
                 "structured output": structured,
                 "image": whole,
                 "429 first": whole,
-                "empty answer": whole,
+                "empty response": whole,
             },
             "tool runner": {
                 "tool": by_streaming_runner,
@@ -121,7 +121,7 @@ if __name__ == "__main__":
                 "parallel tools": by_runner,
                 "several steps": by_runner,
                 "429 first": by_runner,
-                "empty answer": by_runner,
+                "empty response": by_runner,
             },
         }
     )

@@ -103,7 +103,7 @@ def nothing(job: Job) -> Seen:
         asked(job, TOOLS[job.row], City, retries=0)
     except InstructorRetryException as error:
         return Seen(more={"attempts": error.n_attempts})
-    raise AssertionError("a value came out of an empty answer")
+    raise AssertionError("a value came out of an empty response")
 
 
 SCENARIOS = {
@@ -111,7 +111,7 @@ SCENARIOS = {
     "several steps": by_tool,
     "image": with_image,
     "429 first": by_tool,
-    "empty answer": nothing,
+    "empty response": nothing,
 }
 MORE = {"parallel tools": in_parallel, "structured output": by_format}
 

@@ -105,7 +105,7 @@ SCENARIOS = {
     "structured output": structured,
     "image": plain,
     "429 first": plain,
-    "empty answer": plain,
+    "empty response": plain,
 }
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ if __name__ == "__main__":
                 "structured output": chat_structured,
                 "image": chat_whole,
                 "429 first": chat_whole,
-                "empty answer": chat_whole,
+                "empty response": chat_whole,
             },
             "responses": {
                 "tool": responses_tools,
@@ -198,7 +198,7 @@ if __name__ == "__main__":
                 "structured output": responses_structured,
                 "image": responses_whole,
                 "429 first": responses_whole,
-                "empty answer": responses_whole,
+                "empty response": responses_whole,
                 "stored": responses_stored,
             },
         }

@@ -95,7 +95,7 @@ SCENARIOS = {
     "structured output by tool": structured_by_tool,
     "image": plain,
     "429 first": plain,
-    "empty answer": plain,
+    "empty response": plain,
 }
 
 if __name__ == "__main__":

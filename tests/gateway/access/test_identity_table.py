@@ -24,6 +24,8 @@ from dragoman.identities.members import KeyMembers
 from dragoman.store import MEMORY, open_tables
 from dragoman.store.identity_reader import IdentityReader
 from tests.identities.holders import holder
+from tests.step_counting import assert_linear
+from tests.store.inserted_identities import insert
 from tests.store.opened import Clock, opened
 from tests.waiting import LIMIT
 
@@ -422,6 +424,31 @@ def test_identities_are_found_by_their_names(watched: Watched) -> None:
     watched.table.load()
     found = [watched.table.named(name) for name in ("ann", "file", "other")]
     assert [identity and identity.name for identity in found] == ["ann", "file", None]
+
+
+def test_pitfall_739_the_keys_of_a_database_are_loaded_in_linear_time(tmp_path: Path) -> None:
+    configured = [holder("key-1", digest_of("of the file"))]
+
+    def loading(count: int) -> Callable[[], None]:
+        file = tmp_path / f"{count}.db"
+        with opened(file) as tables, tables.transaction():
+            for number in range(1, count + 1):
+                digest, former = digest_of(f"text {number}"), digest_of(f"former {number}")
+                insert(tables.connection, number, f"key-{number}", (digest, None), (former, 4e9))
+
+        def load() -> None:
+            table = IdentityTable(IdentityReader(str(file)), key_grace=GRACE)
+            table.configure(configured)
+            table.load()
+            table.stop()
+            assert table.count == count + 1
+            found = table.look_up(b"former 2")
+            assert isinstance(found, KnownKey)
+            assert found.identity.name == "key-2"
+
+        return load
+
+    assert_linear(loading, 200)
 
 
 def test_looked_up_texts_are_bounded(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

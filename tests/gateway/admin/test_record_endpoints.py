@@ -199,6 +199,16 @@ def test_pitfall_444_a_client_gets_records_of_its_own_key_alone(house: House) ->
     assert MAIN not in json.dumps(session_view)
 
 
+@pytest.mark.parametrize("path", ["/usage?by=session", "/usage?by=key", "/exchanges?n=3", "/sessions?all=true"])
+def test_every_key_gets_its_own_records_below_me(house: House, path: str) -> None:
+    for name in ("alice", "bob"):
+        assert ask(house, f"/me{path}", name) == ask(house, path, name)
+    for name in ("vera", "ada"):
+        # They have sent nothing, and read all of it elsewhere.
+        own, everything = (json.dumps(ask(house, f"{prefix}{path}", name)) for prefix in ("/me", ""))
+        assert ("bob" in own, "bob" in everything) == (False, True)
+
+
 def test_records_of_a_name_are_those_of_its_first_owner(tmp_path: Path) -> None:
     with recorded_gateway(tmp_path) as house:
         names = house.app.runtime.settings.keys
@@ -215,6 +225,7 @@ def test_records_of_a_name_are_those_of_its_first_owner(tmp_path: Path) -> None:
             f"/sessions/{MAIN}",
             "/threads/1",
             "/live",
+            "/me/usage",
         ):
             error = error_of(ask(house, path, "alice", 403))
             assert "another key" in error["message"]

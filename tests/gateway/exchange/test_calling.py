@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import TimedOut, Unreachable
+from dragoman.gateway.exchange.attempt import PreparedAttempt
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored
 from tests.gateway.exchange.played import BODY, CONTENT, JSON, OPENING, Played, played_by
@@ -151,6 +152,7 @@ def test_of_a_failed_attempt_only_its_failure_is_held() -> None:
         failed = play.attempt
         await play.fail(TimedOut("too late"))
         # Bodies may be large, and there may be many attempts.
+        assert isinstance(failed, PreparedAttempt)
         assert (failed.body, failed.prepared.translated.body) == (b"", b"")
         assert all(call.request.body for call in play.calls)
         await play.fail(TimedOut("too late"))

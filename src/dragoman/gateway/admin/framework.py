@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.forwarding.error_responses import JSON
@@ -123,8 +124,8 @@ class AdminServices(Struct, frozen=True, kw_only=True):
 
 
 class AdminCall(Struct, frozen=True, kw_only=True):
-    """One request of the admin API, and who sent it. `role` is that of the key; a client of this machine, where the
-    gateway requires no keys, has the role `viewer`."""
+    """One request of the admin API, and who sent it. `role` is that of the key, but `client` below `/me`; a client of
+    this machine, where the gateway requires no keys, has the role `viewer`."""
 
     runtime: Runtime
     services: AdminServices
@@ -203,6 +204,16 @@ def endpoint(
         serve=serve,
         needs_match=needs_match,
     )
+
+
+def of_calling_key(each: AdminEndpoint) -> AdminEndpoint:
+    """An endpoint of records below `/me`: those of the calling key alone, whatever its role."""
+
+    async def serve(call: AdminCall) -> None:
+        await each.serve(replace(call, role=CLIENT))
+
+    verb, _, noun = each.name.partition("_")
+    return replace(each, name=f"{verb}_own_{noun}", path=f"/me{each.path}", summary=f"own {each.summary}", serve=serve)
 
 
 def endpoint_with_body(

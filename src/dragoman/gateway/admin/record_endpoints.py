@@ -1,5 +1,6 @@
 """Records over HTTP: usage, exchanges, sessions, threads and live activity, by the queries of the commands. A key with
-the role `client` gets its own: its name is a condition of every query, and a foreign id answers like a missing one."""
+the role `client` gets its own: its name is a condition of every query, and a foreign id answers like a missing one.
+Below `/me`, each key does."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from dragoman.errors import UsageError
-from dragoman.gateway.admin.framework import AdminCall, AdminEndpoint, AdminError, Nothing, endpoint
+from dragoman.gateway.admin.framework import AdminCall, AdminEndpoint, AdminError, Nothing, endpoint, of_calling_key
 from dragoman.identities.identity import CLIENT
 from dragoman.records import exchanges, live_view, sessions
 from dragoman.records.deferred_assignment import assign_scope_in, assign_session_in
@@ -238,11 +239,15 @@ async def show_live(call: AdminCall, parameters: LiveParameters) -> Raw:
     return await _query(call, look, _assign_times(scope, None, live_view.looked_back(call.services.now())))
 
 
-RECORD_ENDPOINTS: tuple[AdminEndpoint, ...] = (
+_LISTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
     endpoint("GET", "/exchanges", CLIENT, "exchanges, newest last", list_exchanges, ExchangesParameters, ExchangesView),
-    endpoint("GET", "/exchanges/{id}", CLIENT, "one exchange", show_exchange, Nothing, ExchangeView),
     endpoint("GET", "/sessions", CLIENT, "sessions, newest first", list_sessions, SessionsParameters, SessionsView),
+)
+RECORD_ENDPOINTS: tuple[AdminEndpoint, ...] = (
+    *_LISTS,
+    *map(of_calling_key, _LISTS),
+    endpoint("GET", "/exchanges/{id}", CLIENT, "one exchange", show_exchange, Nothing, ExchangeView),
     endpoint(
         "GET", "/sessions/{id}", CLIENT, "one session with its threads", show_session, SessionParameters, SessionView
     ),

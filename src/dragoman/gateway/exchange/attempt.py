@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
@@ -99,57 +99,14 @@ class Missed(Struct, frozen=True, kw_only=True):
     refusal: str = ""
 
 
-class _ResponseState(Struct, eq=False, kw_only=True):
-    """Progress of a response; the defaults mean not set yet."""
-
-    mode: ResponseMode = ResponseMode.UNKNOWN
-    # Whether it is a stream that something translates.
-    has_translator: bool = False
-    unframer: Unframer | None = None
-    # Size of the buffered data that the client did not get yet.
-    held_size: int = 0
-    # The failure of its stream, in the client's protocol; `is_native_failure` if that is an answer that the provider
-    # gave.
-    error_form: bytes = b""
-    is_native_failure: bool = False
-    size: int = 0
-    # A full response, the paused ones before it, and its metadata.
-    raw: bytes = b""
-    earlier: tuple[bytes, ...] = ()
-    losses: Sequence[LossLine] = ()
-    usage: Usage | None = None
-    # Usage of earlier paused calls; and the estimate if no usage was reported.
-    before: Usage | None = None
-    estimate: Usage | None = None
-    is_uncountable: bool = False
-    # The failure inside a full response, which is passed on as a response.
-    own_failure: Failure | None = None
-    # Whether a failed full response has content.
-    has_worked: bool = False
-    # Metadata of a full response: ID, model and stop reason.
-    seen: ResponseMetadata = UNNAMED
-    # The time of the first content.
-    first: float = 0.0
-    # The response, if it is to be cached; for a stream, its collector.
-    response: Response | None = None
-    # The id of the first call in a whole answer that was read.
-    full_response_call: str = ""
-    fold: Fold | None = None
-    # Frames that were not sent yet, and the parts of a response that is sent as a whole.
-    held: list[bytes] = []
-    collected: list[bytes] = []
-
-
-class Attempt(_ResponseState, eq=False):
-    """One target, and how far its answer has come. Most have one response without a pause."""
+class Attempt(Struct, eq=False):
+    """One target, and the results of its calls. An exchange goes on with a `PreparedAttempt`; requests of other
+    paths pass as they are."""
 
     target: Target
     settings: TargetSettings
     # The digest of the key that goes before its turn.
     _preferred: str = ""
-    # The request as the target gets it, if `is_prepared`; what translates its stream, if `has_translator`.
-    prepared: ProviderRequest = None  # type: ignore[assignment]  # nobody asks for it before
-    translator: StreamPipeline = None  # type: ignore[assignment]  # the same
     # The right to try a target that rested.
     permit: Permit | None = None
     # Whether a slow client delayed it.
@@ -157,29 +114,30 @@ class Attempt(_ResponseState, eq=False):
     # The keys that were refused, and the one that is used.
     _refused: tuple[str, ...] = ()
     key: str | None = None
-    # The last request body, and the remedies that were applied to it.
+    # The last request body.
     body: bytes = b""
-    _tried: tuple[Remedy, ...] = ()
-    # Status, headers and, for a stream, outcome of the latest response.
+    # Status and headers of the latest response.
     status: int = 0
     headers: HeaderList = []
-    passed: Passed = field(default_factory=Passed)
-
-    def forget(self) -> None:
-        """Start with another response in place of one that was not sent."""
-        none = _ResponseState()
-        for name in _ResponseState.__struct_fields__:
-            setattr(self, name, getattr(none, name))
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the request is written for the target."""
-        return self.prepared is not None
-
-    @property
-    def prepared_or_none(self) -> ProviderRequest | None:
-        """The request as the target gets it, once it is written."""
-        return self.prepared if self.is_prepared else None
+    # How the response is delivered, and what translates its stream; None for a full response.
+    mode: ResponseMode = ResponseMode.UNKNOWN
+    translator: StreamPipeline | None = None
+    # Size of the stream, and of the buffered data that the client did not get yet.
+    size: int = 0
+    held_size: int = 0
+    # Whether the failure of the stream is a response that the provider gave.
+    is_native_failure: bool = False
+    usage: Usage | None = None
+    # Usage of earlier paused calls; and the estimate if no usage was reported.
+    before: Usage | None = None
+    estimate: Usage | None = None
+    is_uncountable: bool = False
+    # Whether a failed full response has content.
+    has_worked: bool = False
+    # Metadata of a full response: ID, model and stop reason.
+    seen: ResponseMetadata = UNNAMED
+    # The time of the first content.
+    first: float = 0.0
 
     def key_digest(self) -> str:
         """The digest of the key for use outside the call."""
@@ -187,19 +145,7 @@ class Attempt(_ResponseState, eq=False):
 
     def let_go(self) -> None:
         """Drop all but the failure: later attempts have requests of their own."""
-        self.body, self.raw, self.earlier = b"", b"", ()
-        if self.is_prepared:
-            self.prepared = replace(self.prepared, translated=replace(self.prepared.translated, body=b""))
-
-    def hold(self, out: bytes) -> None:
-        """Keep frames back from the client."""
-        if out:
-            self.held.append(out)
-            self.held_size += len(out)
-
-    def set_translator(self, translator: StreamPipeline) -> None:
-        """Have its stream translated by this."""
-        self.translator, self.has_translator = translator, True
+        self.body = b""
 
     def add_failure_delay(self, failure: Failure) -> None:
         """Add a header for the retry time if only the error message states it."""
@@ -216,19 +162,25 @@ class Attempt(_ResponseState, eq=False):
 
     def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> AttemptOutcome:
         """The outcome for this failure; `cut` if there was less time for it than a target is due."""
-        began = bool(self.held_size or self.size)
-        content = self.has_translator and self.translator.answered
-        # A full response has no progress before its end.
-        whole = self.is_prepared and not self.prepared.streams
-        cloud = self.target.provider.transport not in ("http", "echo")
+        translator, began = self.translator, bool(self.held_size or self.size)
         return kind_of(
-            what, stream=self.has_translator and began, content=content, cut=cut, non_streaming=whole, cloud=cloud
+            what,
+            stream=translator is not None and began,
+            content=translator is not None and translator.answered,
+            cut=cut,
+            non_streaming=self._is_full_requested,
+            cloud=self.target.provider.transport not in ("http", "echo"),
         )
+
+    @property
+    def _is_full_requested(self) -> bool:
+        """Whether a full response was requested, which has no progress before its end."""
+        return False
 
     @property
     def cost(self) -> Usage | None:
         """The usage that was reported so far."""
-        if self.mode is ResponseMode.FULL or not self.has_translator:
+        if self.mode is ResponseMode.FULL or self.translator is None:
             # A full response that continues as a stream has counts of its own, which `usage` adds up.
             return self.usage
         return self.translator.usage if self.translator.usage is not None else self.usage
@@ -236,7 +188,7 @@ class Attempt(_ResponseState, eq=False):
     @property
     def own_cost(self) -> Usage | None:
         """The cost that the last call reported, without earlier paused calls."""
-        if self.before is None and not self.has_translator:
+        if self.before is None and self.translator is None:
             return self.usage
         cost = self.cost
         if cost is None or self.before is None:
@@ -248,27 +200,14 @@ class Attempt(_ResponseState, eq=False):
         """Whether the usage must be estimated: no final usage was reported, and none was estimated yet."""
         if self.estimate is not None or self.is_uncountable:
             return False
-        usage = self.usage if self.before is None and not self.has_translator else self.own_cost
-        return usage is None or bool(usage.unreported) or (self.has_translator and not self.is_final)
+        usage = self.usage if self.before is None and self.translator is None else self.own_cost
+        return usage is None or bool(usage.unreported) or not self.is_final
 
     @property
     def is_final(self) -> bool:
         """Whether the reported usage covers the whole response."""
-        return not self.has_translator or (self.translator.is_counted and not self.translator.cut_short)
-
-    @property
-    def counting(self) -> Counting:
-        """The text to count."""
-        return Counting(
-            protocol=self.target.endpoint.protocol,
-            model=self.target.model,
-            request=self.body,
-            passed=self.passed,
-            full_body=b"" if self.passed.size else self.raw,
-            client=self.prepared.client,
-            reported=self.own_cost,
-            final=self.is_final,
-        )
+        translator = self.translator
+        return translator is None or (translator.is_counted and not translator.cut_short)
 
     def count(self, usage: Usage | None) -> None:
         """Record the estimate; None is that it cannot be."""
@@ -277,25 +216,17 @@ class Attempt(_ResponseState, eq=False):
     @property
     def response_metadata(self) -> ResponseMetadata:
         """ID, model and stop reason of the response, as far as they were reported."""
-        if not self.has_translator or self.translator.started is None:
+        translator = self.translator
+        if translator is None or translator.started is None:
             return self.seen
-        started, stop = self.translator.started, self.translator.stop
+        started, stop = translator.started, translator.stop
         return ResponseMetadata(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
-
-    @property
-    def turn(self) -> Response | None:
-        """The response, if it may be cached as a turn."""
-        if self.fold is None:
-            return self.response
-        return self.fold.response() if self.translator.failure is None else None
 
     # Keys.
 
-    def begin_request(self, body: bytes, *, anew: bool = True) -> None:
-        """Begin a request: all keys may be tried, and all remedies unless the request is itself a remedy."""
+    def begin_request(self, body: bytes) -> None:
+        """Begin a request: all keys may be tried."""
         self._refused = ()
-        if anew:
-            self._tried = ()
         self.body = body
         self.key = self.settings.rotation.next(preferred=self._preferred, model=self.target.model)
 
@@ -328,7 +259,96 @@ class Attempt(_ResponseState, eq=False):
             model = ANY_MODEL if cooldown.every_model else self.target.model
             self.settings.rotation.cool(self.key, cooldown.seconds, model, kind, hint)
 
+
+# Fields that hold also for another response in place of one that was not sent.
+_RETAINED = frozenset(Attempt.__struct_fields__[: Attempt.__struct_fields__.index("mode")]) | {
+    "prepared",
+    "_tried",
+    "passed",
+}
+
+
+class PreparedAttempt(Attempt, eq=False, kw_only=True):
+    """An attempt whose request is written for its target."""
+
+    prepared: ProviderRequest
+    # The remedies that were applied to the request.
+    _tried: tuple[Remedy, ...] = ()
+    # The sample of its stream; None for a full response.
+    passed: Passed | None = None
+    unframer: Unframer | None = None
+    # The failure of its stream, in the client's protocol.
+    error_form: bytes = b""
+    # Frames that were not sent yet, and the parts of a response that is sent as a whole.
+    held: list[bytes] = []
+    collected: list[bytes] = []
+    # A full response, and the paused ones before it.
+    raw: bytes = b""
+    earlier: tuple[bytes, ...] = ()
+    losses: Sequence[LossLine] = ()
+    # The failure inside a full response, which is passed on as a response.
+    own_failure: Failure | None = None
+    # The id of the first call in a whole answer that was read.
+    full_response_call: str = ""
+    # The response, if it is to be cached; for a stream, its collector.
+    response: Response | None = None
+    fold: Fold | None = None
+
+    def forget(self) -> None:
+        """Start with another response in place of one that was not sent."""
+        fresh = PreparedAttempt(self.target, self.settings, prepared=self.prepared)
+        for name in self.__struct_fields__:
+            if name not in _RETAINED:
+                setattr(self, name, getattr(fresh, name))
+
+    def let_go(self) -> None:
+        """Drop all but the failure, likewise."""
+        self.body, self.raw, self.earlier = b"", b"", ()
+        self.prepared = replace(self.prepared, translated=replace(self.prepared.translated, body=b""))
+
+    @property
+    def _is_full_requested(self) -> bool:
+        return not self.prepared.streams
+
+    def hold(self, out: bytes) -> None:
+        """Keep frames back from the client."""
+        if out:
+            self.held.append(out)
+            self.held_size += len(out)
+
+    @property
+    def first_call(self) -> str:
+        """The id of the first call in the response; "" if it has none."""
+        return self.full_response_call if self.translator is None else self.translator.first_call
+
+    @property
+    def turn(self) -> Response | None:
+        """The response, if it may be cached as a turn."""
+        if self.fold is None:
+            return self.response
+        return self.fold.response() if self.translator is None or self.translator.failure is None else None
+
+    @property
+    def counting(self) -> Counting:
+        """The text to count."""
+        passed = self.passed or Passed()
+        return Counting(
+            protocol=self.target.endpoint.protocol,
+            model=self.target.model,
+            request=self.body,
+            passed=passed,
+            full_body=b"" if passed.size else self.raw,
+            client=self.prepared.client,
+            reported=self.own_cost,
+            final=self.is_final,
+        )
+
     # Remedies.
+
+    def begin_anew(self, body: bytes) -> None:
+        """Begin a request that is no remedy: all remedies may be tried, too."""
+        self._tried = ()
+        self.begin_request(body)
 
     def remedy(self, failure: Failure) -> Remedy | None:
         """The remedy that may avoid a failure, possibly with a loss."""

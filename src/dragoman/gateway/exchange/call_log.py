@@ -145,12 +145,13 @@ class Calls(Struct, eq=False):
             # generated, the rest is unknown.
             is_cut = False
             if attempt.estimate is not None:
-                is_cut = not attempt.has_translator and (kind is not _ANSWERED or attempt.seen.stop in _GOES_ON)
+                is_cut = attempt.translator is None and (kind is not _ANSWERED or attempt.seen.stop in _GOES_ON)
             elif (attempt.is_uncountable or kind is not _ANSWERED) and not attempt.is_final:
-                counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
+                counted = replace(counted, output=0, thinking=None)
+                is_cut = attempt.translator is not None and attempt.translator.answered
             target, costs = attempt.target, self._runtime.costs
             tier = requested_tier(attempt.body) if target.bills_requested_tier else ""
-            seen = attempt.response_metadata if attempt.has_translator else attempt.seen
+            seen = attempt.seen if attempt.translator is None else attempt.response_metadata
             tokens, cost = costs.spent(target, counted, seen.model, tier)
             if is_cut:
                 cost = replace(cost, unpriced=(*cost.unpriced, "output"))

@@ -25,7 +25,15 @@ from msgspec.structs import replace
 from dragoman.errors import BadResponse, DragomanError, RefusedError, StrictError
 from dragoman.gateway.access.endpoint_rights import require_provider
 from dragoman.gateway.advice import redirected
-from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, ResponseMode, is_stream, unframer_of
+from dragoman.gateway.exchange.attempt import (
+    Attempt,
+    ErrorResponse,
+    Missed,
+    PreparedAttempt,
+    ResponseMode,
+    is_stream,
+    unframer_of,
+)
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.failing import changes_key, missed_of
 from dragoman.gateway.exchange.full_delivery import collect_stream, deliver_full, read_continuation
@@ -34,10 +42,10 @@ from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 from dragoman.gateway.exchange.understanding import resolve_references
-from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.forwarding.header_forwarding import traced
 from dragoman.gateway.forwarding.provider_request import ProviderRequest, able
+from dragoman.gateway.forwarding.target_settings import TargetSettings
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
 from dragoman.gateway.thread_offload import INLINE
@@ -64,14 +72,15 @@ class LeftOut(Exception):
 # The request, as one target gets it.
 
 
-async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Attempt | None:
+async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> PreparedAttempt | None:
     """Begin an attempt, with the request as the target gets it; None if its response runs in the background."""
     parsed, client_request, storage = request.parsed, exchange.client_request, exchange.storage
     if "reasoning_effort" in parsed.glance.members:
         target = able(target, parsed.glance.members)
     if exchange.attempt is not None:
         storage.retarget()
-    attempt = begin(exchange, request, target)
+    settings = exchange.runtime.target_settings(target)
+    exchange.attempt = Attempt(target, settings)
     _record_attempt(exchange, request, target)
     body, size, references = request.body, len(request.body), None
     if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
@@ -88,7 +97,7 @@ async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target:
         if request.retry_state.leave_out(target, error):
             raise LeftOut from None
         raise
-    attempt.prepared = prepared
+    attempt = begin(exchange, request, prepared, settings)
     if parsed.references is not None:
         attempt.prepared = prepared = await storage.begin(client_request.key, prepared)
         if storage.in_background:
@@ -97,11 +106,13 @@ async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target:
     return attempt
 
 
-def begin(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Attempt:
+def begin(
+    exchange: Exchange, request: UnderstoodRequest, prepared: ProviderRequest, settings: TargetSettings
+) -> PreparedAttempt:
     """Begin an attempt: everything that is a target's own is made afresh."""
-    affinity = request.retry_state.affinity
+    target, affinity = prepared.target, request.retry_state.affinity
     preferred = affinity.key if affinity is not None and affinity.target == target.id else ""
-    exchange.attempt = attempt = Attempt(target, exchange.runtime.target_settings(target), preferred)
+    exchange.attempt = attempt = PreparedAttempt(target, settings, preferred, prepared=prepared)
     return attempt
 
 
@@ -186,7 +197,7 @@ def _hand_on_request(exchange: Exchange) -> Callable[[], None]:
 # Calls.
 
 
-async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> Missed | None:
+async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: PreparedAttempt) -> Missed | None:
     """Call a target until it has answered, or nothing can be done about how it failed."""
     runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
     target, prepared = attempt.target, attempt.prepared
@@ -221,10 +232,10 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: A
         if outcome is None:
             return None
         if isinstance(outcome, Paused):
-            attempt.begin_request(await _continued(exchange, attempt, outcome))
+            attempt.begin_anew(await _continued(exchange, attempt, outcome))
         elif outcome.failure is None or not await _relieve(exchange, attempt, outcome.missed, outcome.failure):
             return outcome.missed
-        attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
+        attempt.status, attempt.headers, attempt.passed = 0, [], None
         exchange.hang_up()
 
 
@@ -237,7 +248,7 @@ def _check_key_again(exchange: Exchange, key: Identity) -> None:
         raise
 
 
-def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Awaitable[Unsent | Paused | None]:
+def _deliver(exchange: Exchange, attempt: PreparedAttempt, call: UpstreamCall) -> Awaitable[Unsent | Paused | None]:
     """Choose how a response is delivered: by its content type, not by what was requested (S12)."""
     prepared, unframe = attempt.prepared, attempt.settings.unframe
     attempt.unframer = unframer_of(unframe, call) if unframe is not None and prepared.streams else None
@@ -245,30 +256,27 @@ def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Awaita
     if attempt.mode is _UNKNOWN:
         if (translated := prepared.translated).ledger.entries:
             exchange.builder.record.losses = translated.losses
-        if is_full:
-            attempt.mode = _FULL
-        else:
-            attempt.mode = _STREAM if prepared.stream else _COLLECTED
-            attempt.set_translator(exchange.translator(attempt, collect=not prepared.stream))
-    elif attempt.mode is not _FULL:
-        attempt.translator.go_on()
-    if attempt.mode is _STREAM:
-        if exchange.stream is None or exchange.stream.translator is not attempt.translator:
-            exchange.stream = StreamDelivery(exchange, attempt)
-        return exchange.stream.deliver(call)
+        attempt.mode = _FULL if is_full else _STREAM if prepared.stream else _COLLECTED
+    if attempt.mode is _FULL:
+        if attempt.earlier:
+            return read_continuation(exchange, attempt, is_full=is_full)
+        return deliver_full(exchange, attempt)
+    translator = attempt.translator
+    if translator is None:
+        translator = exchange.translator(attempt, collect=not prepared.stream)
+    else:
+        translator.go_on()
     if attempt.mode is _COLLECTED:
-        return collect_stream(exchange, attempt)
-    return (
-        deliver_full(exchange, attempt)
-        if not attempt.earlier
-        else read_continuation(exchange, attempt, is_full=is_full)
-    )
+        return collect_stream(exchange, attempt, translator)
+    if exchange.stream is None or exchange.stream.translator is not translator:
+        exchange.stream = StreamDelivery(exchange, attempt, translator)
+    return exchange.stream.deliver(call)
 
 
 # Refusals.
 
 
-async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent:
+async def _refuse(exchange: Exchange, attempt: PreparedAttempt, call: UpstreamCall) -> Unsent:
     """Read an error of a provider."""
     reader = error_reader(attempt)
     body = await read_error(call, exchange.limits, exchange.runtime.clock)
@@ -285,7 +293,7 @@ async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> U
     return Unsent(missed_of(exchange, client_failure, own), failure)
 
 
-async def _relieve(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Failure) -> bool:
+async def _relieve(exchange: Exchange, attempt: PreparedAttempt, missed: Missed, failure: Failure) -> bool:
     """Prepare a call with another key, or without the rejected parts; False if there is no remedy."""
     _cool_key(exchange, attempt, missed, failure)
     if changes_key(exchange, attempt, missed):
@@ -305,11 +313,11 @@ async def _relieve(exchange: Exchange, attempt: Attempt, missed: Missed, failure
         attempt.use_key(body)
     else:
         _discard_response(exchange, attempt)
-        attempt.begin_request(body, anew=False)
+        attempt.begin_request(body)
     return True
 
 
-def _cool_key(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Failure) -> None:
+def _cool_key(exchange: Exchange, attempt: PreparedAttempt, missed: Missed, failure: Failure) -> None:
     """Put a refused key into cooldown: one key per request, unless the failure names the key as its cause."""
     if not TABLE[missed.kind].keys:
         return
@@ -323,14 +331,14 @@ def _cool_key(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Fai
         attempt.cool_key(cooldown, missed.kind, hint.wait)
 
 
-def _discard_response(exchange: Exchange, attempt: Attempt) -> None:
+def _discard_response(exchange: Exchange, attempt: PreparedAttempt) -> None:
     """Begin again after an error in spite of its status, of which the client received nothing."""
     attempt.forget()
     exchange.builder.record.failure = ""
     exchange.storage.anew()
 
 
-async def _continued(exchange: Exchange, attempt: Attempt, paused: Paused) -> bytes:
+async def _continued(exchange: Exchange, attempt: PreparedAttempt, paused: Paused) -> bytes:
     """The request that continues what a provider paused (mapping.md §13)."""
     codec = codec_of(attempt.target.endpoint.protocol)
     if codec.resume_request is None:

@@ -25,7 +25,7 @@ from msgspec import Struct
 from dragoman.errors import DragomanError, bare
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import ReaderCharge
-from dragoman.gateway.exchange.attempt import UNNAMED, Attempt, Missed, ResponseMode
+from dragoman.gateway.exchange.attempt import UNNAMED, Attempt, Missed, PreparedAttempt, ResponseMode
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses
 from dragoman.gateway.exchange.retry_state import RetryState
@@ -132,8 +132,8 @@ class Exchange:
         # The write of a streamed response to the store, or the token count before it.
         self.store_future: asyncio.Future[None] | None = None
         self._is_leaving = False
-        # Whether the store takes a failed stream before its error form is sent; whether nothing is sent any more.
-        self.is_breaking = False
+        # The error form of a failed stream that the store takes first; and whether nothing is sent any more.
+        self.error_form = b""
         self.is_over = False
         # Strict mode as server, key and client state it; a route may add to it.
         self.strict = strict_mode(runtime.settings.server, client_request)
@@ -162,11 +162,11 @@ class Exchange:
         if attempts:
             record_calls(record, attempts)
         if attempt is not None:
-            seen = attempt.response_metadata if attempt.has_translator else attempt.seen
+            seen = attempt.seen if attempt.translator is None else attempt.response_metadata
             if attempts and seen is not UNNAMED:
                 record.stop_reason, record.response_model, record.response_id = seen.stop, seen.model, seen.id
-            if kind is _ANSWERED:
-                call = attempt.translator.first_call if attempt.has_translator else attempt.full_response_call
+            if kind is _ANSWERED and isinstance(attempt, PreparedAttempt):
+                call = attempt.first_call
                 response_id = self.storage.stored_id if self.storage.writer is not None else ""
                 if call or response_id:
                     record.facts = self.runtime.session_facts.with_response(record, call, response_id)
@@ -195,8 +195,7 @@ class Exchange:
     def record_stream(self) -> None:
         """Record usage and losses of a stream."""
         attempt, record = self.attempt, self.builder.record
-        if attempt is not None and attempt.has_translator:
-            translator = attempt.translator
+        if isinstance(attempt, PreparedAttempt) and (translator := attempt.translator) is not None:
             record.usage, record.losses = translator.usage, (*attempt.prepared.translated.losses, *translator.losses)
 
     def record_target(self, target: Target) -> None:
@@ -278,7 +277,7 @@ class Exchange:
             if pending:
                 headers = self.responses.pending()
             else:
-                assert self.attempt is not None
+                assert isinstance(self.attempt, PreparedAttempt)
                 headers = self.responses.headers(self.attempt.prepared, self.attempt.headers, EVENT_STREAM)
             self.client.start(200, headers)
         elif first:
@@ -302,18 +301,18 @@ class Exchange:
         assert self.attempt is not None
         return self.attempt.settings.redactor.clean(out)
 
-    def cache_turn(self, attempt: Attempt) -> None:
+    def cache_turn(self, attempt: PreparedAttempt) -> None:
         """Cache a turn with sealed reasoning before the client can send it back."""
         turn = attempt.turn
         if turn is not None and is_sealed(turn):
             self.storage.cache_turn(self.client_request.key, attempt.prepared, turn)
 
-    def translator(self, attempt: Attempt, *, collect: bool) -> StreamPipeline:
-        """The translator of the present stream."""
+    def translator(self, attempt: PreparedAttempt, *, collect: bool) -> StreamPipeline:
+        """Make the translator of the present stream."""
         prepared = attempt.prepared
         protocol = prepared.target.endpoint.protocol
         attempt.fold = Fold(protocol) if self.storage.watches(prepared) else None
-        return StreamPipeline(
+        attempt.translator = StreamPipeline(
             source=protocol,
             target=prepared.client,
             request=prepared.translated,
@@ -325,8 +324,9 @@ class Exchange:
             cleaned=attempt.settings.redactor.clean_failure,
             altered=codec_of(prepared.client).withhold_usage if prepared.metered and not collect else None,
         )
+        return attempt.translator
 
-    def renamed_frames(self, attempt: Attempt) -> Callable[[bytes], bytes] | None:
+    def renamed_frames(self, attempt: PreparedAttempt) -> Callable[[bytes], bytes] | None:
         """The function that replaces IDs in frames of a relayed stream by stored ones; None if nothing must be
         changed."""
         writer = self.storage.writer
@@ -428,7 +428,7 @@ class Exchange:
 
     # Token counts.
 
-    async def count(self, attempt: Attempt, counting: Counting) -> None:
+    async def count(self, attempt: PreparedAttempt, counting: Counting) -> None:
         """Count the tokens of a response that reported none; a failed count does not cost the response."""
         usage = None
         try:
@@ -443,7 +443,7 @@ class Exchange:
     async def count_unfinished(self) -> None:
         """Count the tokens of a response that broke off, or that the client does not wait for."""
         attempt = self.attempt
-        if attempt is None or not self.calls.runs or not attempt.is_prepared:
+        if not isinstance(attempt, PreparedAttempt) or not self.calls.runs:
             return
         is_ending = self.stream is not None and self.stream.is_finalizing
         if attempt.status >= 300 or is_ending or not attempt.lacks_counts:

@@ -29,7 +29,7 @@ from dragoman.errors import (
     bare,
 )
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
-from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed
+from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, PreparedAttempt
 from dragoman.gateway.exchange.client_responses import ClientResponse, FailureText
 from dragoman.gateway.exchange.exchange import Exchange, Unsent
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS
@@ -71,7 +71,7 @@ _SENT = {
 # The failure.
 
 
-def unsent(exchange: Exchange, attempt: Attempt, failure: Failure, *, has_content: bool = False) -> Unsent:
+def unsent(exchange: Exchange, attempt: PreparedAttempt, failure: Failure, *, has_content: bool = False) -> Unsent:
     """A response that failed before the client got any of it; one that `has_content` is no refusal of the request."""
     exchange.record_stream()
     failure = bounded(failure)
@@ -304,7 +304,7 @@ def _respond(exchange: Exchange, missed: Missed) -> None:
     """Send an HTTP error."""
     responses, advice, attempt = exchange.responses, missed.advice, missed.attempt
     if missed.response is not None:
-        assert attempt is not None
+        assert isinstance(attempt, PreparedAttempt)
         if (translated := attempt.prepared.translated).ledger.entries:
             exchange.builder.record.losses = translated.losses
         exchange.respond(responses.refusal(attempt.prepared, missed.response, advice), missed.kind)
@@ -335,46 +335,44 @@ def _timed(exchange: Exchange, missed: Missed) -> Failure:
 def break_off(exchange: Exchange, failure: Failure) -> bool:
     """End the client's stream in its own error form; True if the store must take what failed first."""
     attempt, stream, builder = exchange.attempt, exchange.stream, exchange.builder
-    assert attempt is not None
-    if exchange.is_breaking:
-        send_broken(exchange, attempt)
+    if exchange.error_form:
+        send_broken(exchange, exchange.error_form)
         return False
     if stream is not None and stream.is_finalizing:
         # The translator has written the end, which the client did not get.
-        attempt.held = [exchange.clean(exchange.storage.lost(b"".join(attempt.held), failure))]
-    elif attempt.has_translator:
+        last = exchange.clean(exchange.storage.lost(b"".join(stream.attempt.held), failure))
+    elif isinstance(attempt, PreparedAttempt) and (translator := attempt.translator) is not None:
         named = exchange.renamed_frames(attempt)
         out = attempt.error_form
         if not out:
-            out = attempt.translator.fail(failure)
+            out = translator.fail(failure)
             out = out if named is None else named(out)
-        failure = attempt.translator.failure or failure
+        failure = translator.failure or failure
         # The translator writes a failure that was searched for secrets already, perhaps behind all of the response.
-        attempt.held.append(exchange.clean(out) if attempt.prepared.relay else out)
+        last = b"".join([*attempt.held, exchange.clean(out) if attempt.prepared.relay else out])
         if exchange.storage.writer is not None:
             exchange.record_stream()
             builder.record.failure = failure.kind.value
-            exchange.is_breaking = True
-            exchange.store_streamed(out, lambda _: send_broken(exchange, attempt), at_once=True)
+            exchange.error_form = last
+            exchange.store_streamed(out, lambda _: send_broken(exchange, last), at_once=True)
             return True
     else:
-        prepared = attempt.prepared_or_none
+        prepared, _ = _provider_side(exchange)
         if prepared is not None:
             builder.record.losses = prepared.translated.losses
-        attempt.held = [exchange.clean(exchange.responses.failed_stream(prepared, failure))]
+        last = exchange.clean(exchange.responses.failed_stream(prepared, failure))
     exchange.record_stream()
     builder.record.failure = failure.kind.value
-    send_broken(exchange, attempt)
+    send_broken(exchange, last)
     return False
 
 
-def send_broken(exchange: Exchange, attempt: Attempt) -> None:
+def send_broken(exchange: Exchange, last: bytes) -> None:
     """Send the error form and end the stream, whatever the result of the store."""
     if exchange.is_over:
         return
-    held, attempt.held = b"".join(attempt.held), []
     exchange.finalize(AttemptOutcome.STREAM_BROKEN)
-    exchange.write(held)
+    exchange.write(last)
     exchange.sent = SentState.ALL
     exchange.client.end()
     exchange.is_over = True
@@ -411,4 +409,6 @@ def _shutdown_response(exchange: Exchange) -> ClientResponse:
 def _provider_side(exchange: Exchange) -> tuple[ProviderRequest | None, HeaderList]:
     """The request as the present target got it, and the headers of its response."""
     attempt = exchange.attempt
-    return (None, []) if attempt is None else (attempt.prepared_or_none, attempt.headers)
+    if attempt is None:
+        return None, []
+    return (attempt.prepared if isinstance(attempt, PreparedAttempt) else None), attempt.headers

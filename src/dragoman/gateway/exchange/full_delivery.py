@@ -16,12 +16,13 @@ A response that continues after a pause is read by `read_continuation` and trans
 from __future__ import annotations
 
 from dragoman.errors import BadResponse, DragomanError, Oversized
-from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, Attempt, ResponseMetadata, ResponseMode
+from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, PreparedAttempt, ResponseMetadata, ResponseMode
 from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, may_go_on, missed_of, unsent
 from dragoman.gateway.exchange.full_response import Relayed, has_content, relayed_response
 from dragoman.gateway.exchange.provider_errors import error_reader
 from dragoman.gateway.exchange.response_reader import TOO_LARGE, Collect, GatheredCall, collect, read_full
+from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.json_limits import check_response_values
@@ -43,7 +44,7 @@ _ANSWERED = AttemptOutcome.ANSWERED
 _JSON = [JSON]
 
 
-async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+async def deliver_full(exchange: Exchange, attempt: PreparedAttempt) -> Unsent | Paused | None:
     """Read a full response and send it in the client's protocol."""
     prepared = attempt.prepared
     attempt.raw = raw = await _read(exchange)
@@ -53,10 +54,10 @@ async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused 
     if (start or raw.lstrip()).startswith(_EVENTS):
         # An event stream whose content type names something else; the provider's own clients can read it.
         attempt.mode = ResponseMode.COLLECTED
-        attempt.set_translator(exchange.translator(attempt, collect=not prepared.stream))
+        translator = exchange.translator(attempt, collect=not prepared.stream)
         attempt.size = len(raw)
-        attempt.collected.append(await exchange.work(len(raw), attempt.translator.feed, raw, paid=True))
-        return await _conclude(exchange, attempt)
+        attempt.collected.append(await exchange.work(len(raw), translator.feed, raw, paid=True))
+        return await _conclude(exchange, attempt, translator)
     if not prepared.relay or prepared.stream:
         return await _translate(exchange, attempt)
     codec = attempt.target.codec
@@ -105,7 +106,7 @@ def _reading(exchange: Exchange) -> GatheredCall:
     return GatheredCall(call, exchange.limits, runtime.clock, max_bytes, key, exchange.open_charge())
 
 
-async def _failed(exchange: Exchange, attempt: Attempt, relayed: Relayed) -> Unsent | None:
+async def _failed(exchange: Exchange, attempt: PreparedAttempt, relayed: Relayed) -> Unsent | None:
     """A relayed response that is a failure in spite of its status; None if it is relayed as the response that it is."""
     raw, reader = attempt.raw, error_reader(attempt)
     own, failure = relayed.own, relayed.failure
@@ -124,7 +125,7 @@ async def _failed(exchange: Exchange, attempt: Attempt, relayed: Relayed) -> Uns
     return Unsent(missed_of(exchange, failure, error), failure)
 
 
-async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+async def _translate(exchange: Exchange, attempt: PreparedAttempt) -> Unsent | Paused | None:
     prepared, raw, earlier = attempt.prepared, attempt.raw, attempt.earlier
     size = len(raw) + sum(map(len, earlier))
     if size > exchange.runtime.settings.limits.response_body:
@@ -155,7 +156,7 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
     return None
 
 
-async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: bool = False) -> None:
+async def _send(exchange: Exchange, attempt: PreparedAttempt, body: bytes, *, is_named: bool = False) -> None:
     """Send a response, after it is stored under its own id, if it is stored, and its tokens are counted."""
     prepared, own = attempt.prepared, attempt.own_failure
     if exchange.storage.writer is not None:
@@ -185,15 +186,18 @@ async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: 
 # Streams for one response.
 
 
-async def collect_stream(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+async def collect_stream(
+    exchange: Exchange, attempt: PreparedAttempt, translator: StreamPipeline
+) -> Unsent | Paused | None:
     """Read a stream to its end and send it as a full response."""
-    command = Collect(attempt.translator, attempt.unframer, attempt.collected, attempt.size, attempt.passed)
+    attempt.passed = passed = Passed()
+    command = Collect(translator, attempt.unframer, attempt.collected, attempt.size, passed)
     attempt.size = await collect(command, _reading(exchange))
-    return await _conclude(exchange, attempt)
+    return await _conclude(exchange, attempt, translator)
 
 
-async def _conclude(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
-    translator, prepared = attempt.translator, attempt.prepared
+async def _conclude(exchange: Exchange, attempt: PreparedAttempt, translator: StreamPipeline) -> Unsent | Paused | None:
+    prepared = attempt.prepared
     if translator.paused:
         return Paused(translator.resume or ())
     body = b"".join([*attempt.collected, await exchange.work(attempt.size, _closed, translator, paid=True)])
@@ -206,38 +210,33 @@ async def _conclude(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | N
     return None
 
 
-async def read_continuation(exchange: Exchange, attempt: Attempt, *, is_full: bool) -> Unsent | Paused | None:
+async def read_continuation(exchange: Exchange, attempt: PreparedAttempt, *, is_full: bool) -> Unsent | Paused | None:
     """Read what continues a full response, as a full response of the provider's protocol, and translate all of it."""
     if is_full:
         raw = await _read(exchange)
     else:
-        attempt.set_translator(_native_collector(exchange, attempt))
-        command = Collect(attempt.translator, attempt.unframer, [], 0, attempt.passed)
-        size = await collect(command, _reading(exchange))
-        raw = await exchange.work(size, attempt.translator.close, paid=True)
-    if (failed := _continuation_failed(exchange, attempt)) is not None:
-        return failed
+        translator = _native_collector(exchange, attempt)
+        attempt.passed = passed = Passed()
+        size = await collect(Collect(translator, attempt.unframer, [], 0, passed), _reading(exchange))
+        raw = await exchange.work(size, translator.close, paid=True)
+        if translator.failure is not None:
+            return unsent(exchange, attempt, translator.failure)
     if raw.lstrip().startswith(_EVENTS):
         # An event stream whose content type names something else, as `deliver_full` reads it.
-        attempt.set_translator(_native_collector(exchange, attempt))
-        raw = await exchange.work(len(raw), _collected, attempt.translator, raw, paid=True)
-        if (failed := _continuation_failed(exchange, attempt)) is not None:
-            return failed
+        translator = _native_collector(exchange, attempt)
+        raw = await exchange.work(len(raw), _collected, translator, raw, paid=True)
+        if translator.failure is not None:
+            return unsent(exchange, attempt, translator.failure)
     attempt.raw = raw
     return await _translate(exchange, attempt)
 
 
-def _continuation_failed(exchange: Exchange, attempt: Attempt) -> Unsent | None:
-    if attempt.has_translator and (failure := attempt.translator.failure) is not None:
-        return unsent(exchange, attempt, failure)
-    return None
-
-
-def _native_collector(exchange: Exchange, attempt: Attempt) -> StreamPipeline:
+def _native_collector(exchange: Exchange, attempt: PreparedAttempt) -> StreamPipeline:
     """Collects a stream as a full response of the provider's protocol."""
     source, runtime = attempt.target.endpoint.protocol, exchange.runtime
     limit = runtime.settings.limits.stream_event
-    return StreamPipeline(source=source, target=source, mint=runtime.mint, collect=True, limit=limit)
+    attempt.translator = StreamPipeline(source=source, target=source, mint=runtime.mint, collect=True, limit=limit)
+    return attempt.translator
 
 
 def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderRequest, mint: Mint) -> TranslatedResponse:

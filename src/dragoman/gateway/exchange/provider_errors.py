@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse
+from dragoman.gateway.exchange.attempt import ErrorResponse, PreparedAttempt
 from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.forwarding.redaction import Redactor
@@ -55,7 +55,7 @@ class ErrorReader(Struct, frozen=True):
         )
 
 
-def error_reader(attempt: Attempt) -> ErrorReader:
+def error_reader(attempt: PreparedAttempt) -> ErrorReader:
     """Reads the errors of the present call of an attempt."""
     return ErrorReader(attempt.prepared, attempt.status, attempt.headers, attempt.settings.redactor)
 

@@ -78,8 +78,8 @@ async def _call_begun(exchange: Exchange, begun: Begun) -> Missed | None:
     """Call the target of a request that was begun before."""
     exchange.storage.follow_up(begun.storage)
     exchange.set_request(begun.request)
-    attempt = begin(exchange, begun.request, begun.prepared.target)
-    attempt.prepared = begun.prepared
+    settings = exchange.runtime.target_settings(begun.prepared.target)
+    attempt = begin(exchange, begun.request, begun.prepared, settings)
     return await call_target(exchange, begun.request, attempt)
 
 
@@ -101,5 +101,4 @@ async def _disconnect(exchange: Exchange) -> None:
             await exchange.last_moments()
         finally:
             # There is no other time to send it.
-            assert exchange.attempt is not None
-            send_broken(exchange, exchange.attempt)
+            send_broken(exchange, exchange.error_form)

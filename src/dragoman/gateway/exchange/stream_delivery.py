@@ -27,7 +27,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from dragoman.errors import DragomanError, Oversized, Truncated, bare
-from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.attempt import PreparedAttempt
 from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, failed, may_go_on, send_failure, unsent
 from dragoman.gateway.exchange.full_response import report_comment
@@ -41,7 +41,7 @@ from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.streaming import Flow
+from dragoman.streaming import Flow, StreamPipeline
 
 _NATIVE_FAILURE = b"response.failed"
 _NO_EVENTS = Failure(
@@ -73,10 +73,10 @@ _BROUGHT_CONTENT, _BROUGHT_END = Flow.CONTENT, Flow.OVER
 class StreamDelivery:
     """One stream of one attempt, also through pauses."""
 
-    def __init__(self, exchange: Exchange, attempt: Attempt) -> None:
+    def __init__(self, exchange: Exchange, attempt: PreparedAttempt, translator: StreamPipeline) -> None:
         self.exchange = exchange
         self.attempt = attempt
-        self.translator = attempt.translator
+        self.translator = translator
         self.phase = _STREAMING
         # Chunks on their way to the translator, while the provider is read.
         self.events: LargeEvents | None = None
@@ -127,7 +127,7 @@ class StreamDelivery:
         if self._passed is not None:
             # The stream continues after a pause.
             self._max_bytes -= self._passed.size
-        self._passed = passed = self.attempt.passed
+        self._passed = self.attempt.passed = passed = Passed()
         self._unframer, self._has_hung_up = self.attempt.unframer, False
         writer = exchange.storage.writer if self._is_relay else None
         # A stored stream gets other names on its way.

@@ -63,7 +63,7 @@ from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
 from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
-from dragoman.rules.text_runs import encode_run, texts_of
+from dragoman.rules.text_runs import FrameForm, encode_run, texts_of
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
 
@@ -99,6 +99,10 @@ def _prefix(index: int, kind: str, member: str) -> bytes:
     ).encode()
 
 
+def _run_form(prefix: bytes) -> FrameForm:
+    return FrameForm(prefix + b'"', b'"' + _ENDING)
+
+
 class _Writer:
     """An open block; this one was complete at its start and only has to be closed."""
 
@@ -111,6 +115,11 @@ class _Writer:
         """The frames that a delta makes."""
         del delta
         return b""
+
+    @property
+    def run_form(self) -> FrameForm | None:
+        """The form of the frames that a run of text makes; None if it makes none."""
+        return None
 
     def close(self) -> bytes:
         """The frames that end the block."""
@@ -146,6 +155,10 @@ class _TextWriter(_Writer):
         if type(delta) is CitationAdded:
             return self._cite(delta)
         return b""
+
+    @property
+    def run_form(self) -> FrameForm | None:
+        return _run_form(self._prefix)
 
     def _cite(self, delta: CitationAdded) -> bytes:
         citation = delta.citation
@@ -194,6 +207,10 @@ class _RefusalWriter(_TextWriter):
         text = self.text
         return _start(self.index, {"type": "text", "text": ""}) + self._prefix + _encode_string(text) + _ENDING
 
+    @property
+    def run_form(self) -> FrameForm | None:
+        return _run_form(self._prefix) if self.opened else None
+
     def close(self) -> bytes:
         return _stop(self.index) if self.opened else b""
 
@@ -216,6 +233,10 @@ class _ThinkingWriter(_Writer):
         if type(delta) is SealSet:
             self._signature = signature_of(delta.seal)
         return b""
+
+    @property
+    def run_form(self) -> FrameForm | None:
+        return _run_form(self._prefix)
 
     def close(self) -> bytes:
         signature = _delta(self.index, {"type": "signature_delta", "signature": self._signature})
@@ -308,6 +329,10 @@ class MessagesStreamEncoder:
             writer = self._writer
             return writer.grow(event.delta) if writer is not None else b""
         return b"" if self._over else _WRITERS[type(event)](self, event)
+
+    def run_form(self, index: int) -> FrameForm | None:
+        """The form of the frames that a run of the open block makes."""
+        return None if self._writer is None else self._writer.run_form
 
     def _write_message(self, event: Started) -> bytes:
         suffix = self._mint.response_suffix(event.id)

@@ -61,7 +61,7 @@ from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS,
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
-from dragoman.rules.text_runs import encode_run, texts_of
+from dragoman.rules.text_runs import FrameForm, encode_run, texts_of
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
@@ -116,6 +116,11 @@ class ChatStreamEncoder:
     def feed(self, event: Event) -> bytes:
         """The frames that one event makes."""
         return _HANDLERS[type(event)](self, event)
+
+    def run_form(self, index: int) -> FrameForm | None:
+        """The form of the frames that a run of this part makes."""
+        writer = self._writers[index]
+        return FrameForm(writer.before + b'"', b'"' + writer.after) if writer.before else None
 
     def _ignore(self, event: Heartbeat) -> bytes:
         return b""

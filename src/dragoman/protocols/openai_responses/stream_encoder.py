@@ -91,6 +91,7 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.protocols.openai_responses.stream_message import FrameWriter, MessageStream
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.extras import drop_choices
+from dragoman.rules.text_runs import FrameForm
 from dragoman.wire.sse import DONE
 
 # Events between the announcement and the result of a hosted call, and those of its end.
@@ -154,6 +155,10 @@ class ResponsesStreamEncoder:
                 return self._frames.run(delta)
         handler = _HANDLERS.get(type(event))
         return handler(self, event) if handler is not None and not self._over else b""
+
+    def run_form(self, index: int) -> FrameForm | None:
+        """The form of the frames that a run of the open part makes."""
+        return self._frames.run_form() if self._plain else None
 
     def _logged_delta(self, delta: TextDelta) -> bytes:
         if self._open is _Open.TEXT:

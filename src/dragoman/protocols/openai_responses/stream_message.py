@@ -22,6 +22,7 @@ from dragoman.protocols.openai_responses.shapes import (
     TEXT_DELTA,
     TEXT_DONE,
 )
+from dragoman.rules.text_runs import FrameForm
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 
@@ -69,6 +70,10 @@ class FrameWriter:
         self.sequence += len(run.strings)
         frames = [b'%b"%b"%b%d}\n\n' % (before, text, after, at) for at, text in enumerate(run.strings, number)]
         return b"".join(frames)
+
+    def run_form(self) -> FrameForm:
+        """The form of the next frames of a run."""
+        return FrameForm(self._before + b'"', b'"' + self._after, self.sequence, b"}\n\n")
 
     def part_text(self) -> str:
         return "".join(self.pieces)
