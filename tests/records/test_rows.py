@@ -27,6 +27,7 @@ from dragoman.records.journal_entry import (
 from dragoman.records.record_fields import COLUMN_FIELDS
 from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS
@@ -200,3 +201,25 @@ def test_a_set_of_a_transaction_that_failed_is_added_again() -> None:
         assert tables.connection.execute(
             "SELECT r.id, g.tags FROM records r JOIN tag_sets g ON g.id = r.tags"
         ).fetchall() == [("req_000000000000000000000001", "team=web")]
+
+
+def test_rows_between_which_others_have_no_session_await_one() -> None:
+    told = [replace(entry(number), facts=ExchangeFacts(tip=str(number) * 32)) for number in range(6)]
+    told[2] = replace(told[2], kind=LIST)
+    told[5] = replace(told[5], kind=LIST)
+    with closing(open_record_tables(":memory:")) as tables:
+        batch = Batch()
+        for each in told:
+            batch.add_unassigned(each)
+        with tables.transaction():
+            assert batch.write_rows(tables) == 6
+        db = tables.connection
+        assert db.execute("SELECT number, second FROM unassigned").fetchall() == [
+            (number, NOON // 1_000_000) for number in (1, 2, 4, 5)
+        ]
+        assert db.execute("SELECT DISTINCT number FROM unassigned_relations ORDER BY 1").fetchall() == [
+            (1,),
+            (2,),
+            (4,),
+            (5,),
+        ]

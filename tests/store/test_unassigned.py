@@ -21,7 +21,7 @@ def tables() -> Iterator[RecordTables]:
         keys = ("alice", "bob", "alice")
         rows = [row_of(entry(at, key=key, time=NOON + at * SECOND), NOWHERE) for at, key in enumerate(keys)]
         assert tables.records.add(rows) == 1
-        tables.unassigned.add([(at + 1, NOON + at * SECOND) for at in range(3)], [(5, 1), (5, 3), (7, 2)])
+        tables.unassigned.add([(1, 1), (2, 3)], [(5, 1), (5, 3), (7, 2)])
         yield tables
 
 

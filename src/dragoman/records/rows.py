@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -186,8 +187,8 @@ class Batch:
         self._tagged: list[tuple[int, str]] = []
         # Numbers of sets of tags, in this transaction.
         self._numbers: dict[str, int] = {}
-        # Positions in `rows` of rows that are to be assigned, each with its time and its relations.
-        self._unassigned: list[tuple[int, int, tuple[int, ...]]] = []
+        # Positions in `rows` of rows that are to be assigned, each with its relations.
+        self._unassigned: list[tuple[int, tuple[int, ...]]] = []
         # Named sessions: client, and times of the first and the last exchange, by key and name.
         self._listed: dict[tuple[str, str], tuple[str, int, int]] = {}
 
@@ -202,9 +203,9 @@ class Batch:
         if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
             # It has no thread; its session, if it names one, may exist.
             if facts.session:
-                self._unassigned.append((len(self.rows), time, (session_relation(facts.session),)))
+                self._unassigned.append((len(self.rows), (session_relation(facts.session),)))
         elif facts.session or facts.tip or facts.previous:
-            self._unassigned.append((len(self.rows), time, relations_of(facts)))
+            self._unassigned.append((len(self.rows), relations_of(facts)))
             # Names of OpenCode may be those of threads.
             if facts.session and facts.client != OPENCODE:
                 name = entry.key, facts.session
@@ -231,26 +232,30 @@ class Batch:
         for at, tags in tagged:
             rows[at] = (*rows[at][:-1], self._number_of(tables, tags))
         first = tables.records.add(rows)
-        relations = [(relation, first + at) for at, _, relations in unassigned for relation in relations]
-        tables.unassigned.add([(first + at, time) for at, time, _ in unassigned], sorted(relations))
+        relations = [(relation, first + at) for at, relations in unassigned for relation in relations]
+        relations.sort()
+        tables.unassigned.add(_runs([first + at for at, _ in unassigned]), relations)
         return len(rows)
 
     def write_rollups(self, tables: RecordTables) -> None:
         """Write the totals of all rows, and the sessions that they name."""
-        tables.rollups.add(self.rollups())
-        tables.rollups.add_to_threads(self.thread_rollups() if self._by_thread else _without_thread(self._by_key))
+        by_key = _totals(self._by_key)
+        tables.rollups.add(_rows(by_key))
+        tables.rollups.add_to_threads(_rows(_totals(self._by_thread) if self._by_thread else _without_thread(by_key)))
         if self._by_tags:
             tables.rollups.add_to_tags(self._tag_rollups(tables))
         tables.sessions.add_listed([(*name, *known) for name, known in sorted(self._listed.items())])
 
     def rollups(self) -> list[tuple[object, ...]]:
         """Totals by 15-minute bucket, key, client, provider and model, in the order of their keys."""
-        return _added(self._by_key)
+        return _rows(_totals(self._by_key))
 
     def _tag_rollups(self, tables: RecordTables) -> list[tuple[object, ...]]:
         """Totals of tagged exchanges by 15-minute bucket, set of tags, key, client, provider and model, likewise."""
-        return _added(
-            {(key[0], self._number_of(tables, tags), *key[1:]): rows for (tags, key), rows in self._by_tags.items()}
+        return _rows(
+            _totals(
+                {(key[0], self._number_of(tables, tags), *key[1:]): rows for (tags, key), rows in self._by_tags.items()}
+            )
         )
 
     def _number_of(self, tables: RecordTables, tags: str) -> int:
@@ -261,24 +266,38 @@ class Batch:
 
     def thread_rollups(self) -> list[tuple[object, ...]]:
         """Totals by 15-minute bucket and thread, likewise."""
-        return _added(self._by_thread)
+        return _rows(_totals(self._by_thread))
 
 
-def _without_thread(groups: Mapping[Key, list[tuple[int, ...]]]) -> list[tuple[object, ...]]:
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last number of each run of consecutive ones; they are in order."""
+    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return [(numbers[0], numbers[-1])]
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        runs[-1:] = [(runs[-1][0], number)] if runs and runs[-1][1] == number - 1 else [*runs[-1:], (number, number)]
+    return runs
+
+
+def _without_thread(by_key: Mapping[Key, tuple[int, ...]]) -> dict[ThreadIds, tuple[int, ...]]:
     """Totals of groups by 15-minute bucket, under thread 0."""
     by_bucket: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
-    for key, rows in groups.items():
-        by_bucket[key[0], 0].append(tuple(map(sum, zip(*rows, strict=True))))
-    return _added(by_bucket)
+    for key, measures in by_key.items():
+        by_bucket[key[0], 0].append(measures)
+    return _totals(by_bucket)
 
 
-def _added(
-    groups: Mapping[Key, list[tuple[int, ...]]]
-    | Mapping[TagKey, list[tuple[int, ...]]]
-    | Mapping[ThreadIds, list[tuple[int, ...]]],
-) -> list[tuple[object, ...]]:
+_Group = TypeVar("_Group", Key, TagKey, ThreadIds)
+
+
+def _totals(groups: Mapping[_Group, list[tuple[int, ...]]]) -> dict[_Group, tuple[int, ...]]:
+    """The sums of the measures of each group."""
     # Sorted, so that writers of the same totals lock them in the same order.
-    return [
-        (*key, *(rows[0] if len(rows) == 1 else map(sum, zip(*rows, strict=True))))
+    return {
+        key: rows[0] if len(rows) == 1 else tuple(map(sum, zip(*rows, strict=True)))
         for key, rows in sorted(groups.items())
-    ]
+    }
+
+
+def _rows(totals: Mapping[_Group, tuple[int, ...]]) -> list[tuple[object, ...]]:
+    return [(*key, *measures) for key, measures in totals.items()]

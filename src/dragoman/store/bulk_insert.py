@@ -6,37 +6,35 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-# More rows at once save little; older SQLite binds no more values than that.
-_MAX_ROWS, _MAX_VALUES = 32, 999
-# Numbers of rows with the same values in some columns that are added by one statement, which binds those once.
-_RUNS = (32, 8)
+# More rows at once save little; older SQLite binds no more values than that. A statement costs about as much as two
+# rows, so what is left is not added row by row.
+_SIZES, _MAX_VALUES = (32, 16, 8, 4, 2, 1), 999
 
 
 class BulkInsert:
     """The statements that add rows to a table; `conflict` states what happens to existing rows."""
 
-    __slots__ = ("_at_once", "_one", "_several")
+    __slots__ = ("_statements",)
 
     def __init__(self, table: str, columns: Sequence[str], conflict: str = "") -> None:
-        self._at_once = min(_MAX_ROWS, _MAX_VALUES // len(columns))
         add = f"INSERT OR ROLLBACK INTO {table} ({', '.join(columns)}) VALUES"
         row = f"({', '.join('?' * len(columns))})"
-        self._one = f"{add} {row} {conflict}"
-        self._several = f"{add} {', '.join([row] * self._at_once)} {conflict}"
+        self._statements = {
+            size: f"{add} {', '.join([row] * size)} {conflict}"
+            for size in _SIZES
+            if size == 1 or size * len(columns) <= _MAX_VALUES
+        }
 
     def run(self, db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
         """Add rows, in their order."""
-        at_once = self._at_once
-        alone = len(rows) - len(rows) % at_once
-        if alone:
-            several: list[list[object]] = []
-            for at in range(0, alone, at_once):
+        at, count = 0, len(rows)
+        for size, statement in self._statements.items():
+            while count - at >= size:
                 values: list[object] = []
-                for row in rows[at : at + at_once]:
+                for row in rows[at : at + size]:
                     values += row
-                several.append(values)
-            db.executemany(self._several, several)
-        db.executemany(self._one, rows[alone:])
+                db.execute(statement, values)
+                at += size
 
 
 class RunInsert:
@@ -44,7 +42,7 @@ class RunInsert:
     behind the `own` ones are bound once for a run of rows. 0 in the column `optional` is NULL: to bind None takes much
     longer than to bind a number."""
 
-    __slots__ = ("_one", "_own", "_runs")
+    __slots__ = ("_own", "_statements")
 
     def __init__(self, table: str, columns: Sequence[str], own: int, optional: str) -> None:
         shared = len(columns) - own
@@ -58,8 +56,8 @@ class RunInsert:
             return f"({', '.join(values)}, {repeated})"
 
         self._own = own
-        self._runs = {
-            size: f"{add} {', '.join([row(shared + 1 + own * at) for at in range(size)])}" for size in (*_RUNS, 1)
+        self._statements = {
+            size: f"{add} {', '.join([row(shared + 1 + own * at) for at in range(size)])}" for size in _SIZES
         }
 
     def run(self, db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
@@ -70,7 +68,7 @@ class RunInsert:
             end = at + 1
             while end < count and rows[end][own:] == shared:
                 end += 1
-            for size, statement in self._runs.items():
+            for size, statement in self._statements.items():
                 while end - at >= size:
                     values = [*shared]
                     for row in rows[at : at + size]:
