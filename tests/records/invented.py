@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CallEntry, CostBreakdown, JournalEntry, TokenCounts
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
+from dragoman.store.records import ROW_COLUMNS, Row
 
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
@@ -51,11 +52,17 @@ def entry(
     )
 
 
-def row_of(entry: JournalEntry, placed: AssignedThread) -> tuple[object, ...]:
+def row_of(entry: JournalEntry, placed: AssignedThread) -> Row:
     """Its row of records, in the order of `store.records.ROW_COLUMNS`."""
     batch = Batch()
     batch.add(entry, placed)
     return batch.rows[0]
+
+
+def columns_of(entry: JournalEntry, placed: AssignedThread) -> dict[str, object]:
+    """Its row of records by the names of columns."""
+    own, shared = row_of(entry, placed)
+    return dict(zip(ROW_COLUMNS, (*own, *shared), strict=True))
 
 
 def measures_of(entry: JournalEntry) -> tuple[int, ...]:

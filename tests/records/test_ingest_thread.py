@@ -25,7 +25,7 @@ from dragoman.records.journal_ingest import ingest_all
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.records import Records
+from dragoman.store.records import Records, Row
 from dragoman.store.session_tables import StoredThread
 from dragoman.store.unassigned import RowScope
 from tests.records.agreement import sums_and_rows
@@ -178,7 +178,7 @@ def test_a_file_that_is_full_is_tried_again(path: str, monkeypatch: pytest.Monke
     add, full = Records.add, threading.Event()
     full.set()
 
-    def limited(self: Records, rows: list[tuple[object, ...]]) -> int:
+    def limited(self: Records, rows: list[Row]) -> int:
         added = add(self, rows)
         if full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
@@ -200,7 +200,7 @@ def test_what_nobody_thought_of_does_not_end_it(path: str, monkeypatch: pytest.M
     broken.set()
     add = Records.add
 
-    def strange(self: Records, rows: list[tuple[object, ...]]) -> int:
+    def strange(self: Records, rows: list[Row]) -> int:
         if broken.is_set():
             raise ZeroDivisionError
         return add(self, rows)

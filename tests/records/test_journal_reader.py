@@ -25,12 +25,14 @@ def written(tmp_path: Path, count: int = 3) -> Path:
     return path
 
 
-def read(path: Path, start: int = 0, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
+def read(
+    path: Path, start: int = 0, *, until: int | None = None, is_over: bool = False
+) -> JournalSegment[JournalEntry]:
     with path.open("rb") as file:
         return read_segment(file.fileno(), start, until=until, is_over=is_over)
 
 
-def numbers(piece: JournalSegment) -> list[int]:
+def numbers(piece: JournalSegment[JournalEntry]) -> list[int]:
     return [int(found.id[4:]) for found in piece.entries]
 
 

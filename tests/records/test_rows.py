@@ -30,13 +30,13 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS
-from tests.records.invented import NOON, entry, measures_of, row_of
+from dragoman.store.records import BUCKET_MICROSECONDS
+from tests.records.invented import NOON, columns_of, entry, measures_of
 
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
-    row = dict(zip(ROW_COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
+    row = columns_of(said, AssignedThread(3, 7))
     members = {field.column: getattr(said, field.name) for field in COLUMN_FIELDS if field.name != "tags"}
     assert {name: row[name] for name in members} == members
     assert (row["session"], row["thread"], row["losses"]) == (3, 7, 0)
@@ -50,13 +50,7 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
 
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
     candidates = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: in cooldown"))
-    row = dict(
-        zip(
-            ROW_COLUMNS,
-            row_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread()),
-            strict=True,
-        )
-    )
+    row = columns_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread())
     kept = row["details"]
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
@@ -67,7 +61,7 @@ def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_w
 
 def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:
     cut = entry(1, outcome=FAILED, tokens=None, money=None)
-    row = dict(zip(ROW_COLUMNS, row_of(cut, AssignedThread()), strict=True))
+    row = columns_of(cut, AssignedThread())
     assert [row[name] for name in ("input", "output", "thinking", "searches")] == [None] * 4
     assert row["unpriced"]
     assert dict(zip(MEASURES, measures_of(cut), strict=True))["unpriced"] == 1

@@ -189,7 +189,7 @@ def test_logs_of_a_gateway_are_followed_until_an_interrupt(house: Served) -> Non
 def _worker_with_open_exchange(house: Served) -> int:
     """The worker in whose journal an exchange is open: journals have the process in their names."""
     (folder,) = Path(house.directory).rglob("state.db.records")
-    (journal,) = [path for path in folder.glob("*.log") if b'["open",' in path.read_bytes()]
+    (journal,) = [path for path in folder.glob("*.log") if b'["opened",' in path.read_bytes()]
     worker = int(journal.stem.split("-")[1])
     assert worker in children(house.process.pid)
     return worker

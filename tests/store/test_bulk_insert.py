@@ -51,8 +51,8 @@ def test_runs_of_rows_are_those_that_were_handed_in(count: int) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.execute("CREATE TABLE things (kind TEXT, name TEXT, size INTEGER, number INTEGER)")
         # Runs of many lengths.
-        rows = [(at, at % 3, f"n{at // 17}", "k") for at in range(count)]
+        rows = [((at, at % 3), (f"n{at // 17}", "k")) for at in range(count)]
         insert.run(db, rows)
         found = db.execute("SELECT number, coalesce(size, 0), name, kind FROM things ORDER BY rowid").fetchall()
-        assert found == rows
+        assert found == [(*own, *others) for own, others in rows]
         assert db.execute("SELECT count(*) FROM things WHERE size = 0").fetchone() == (0,)

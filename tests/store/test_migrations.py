@@ -88,7 +88,7 @@ def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, A
     for told, place in placed:
         batch.add(told, place)
     for table, columns, rows in (
-        ("records", ROW_COLUMNS, batch.rows),
+        ("records", ROW_COLUMNS, [(*own, *shared) for own, shared in batch.rows]),
         ("sums", (*KEY, *MEASURES), batch.rollups()),
         ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_rollups()),
     ):

@@ -1,8 +1,8 @@
 """Journal: a worker records its exchanges, one line each, by one `write` (decision 32).
 
-    <crc32 in hex> ["begun", 1, "<journal before it>", [entries that are open]]     the first line
-    <crc32 in hex> ["open", entry]
-    <crc32 in hex> ["exchange", entry]
+    <crc32 in hex> ["begun", 2, "<journal before it>", [entries that are open]]     the first line
+    <crc32 in hex> ["opened", entry]
+    <crc32 in hex> ["finalized", summary, entry]
 
 Written bytes survive the process in the kernel, so no write waits. A full journal is followed by another, whose first
 line names it, which marks its end, and lists open exchanges. The holder of a journal's lock writes it.
@@ -24,9 +24,11 @@ import msgspec
 from dragoman.records.journal_directory import JOURNAL, make_directory
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_lock import lock_one_that_is_there
+from dragoman.records.journal_reader import FINALIZED, OPENED
+from dragoman.records.rows import summary_of
 from dragoman.records.sanitize import sanitize_entry
 
-VERSION = 1
+VERSION = 2
 # Size beyond which a journal is followed by another one.
 MAX_JOURNAL_BYTES = 16 * 1024 * 1024
 # Maximum bytes of entries that wait in memory because they could not be written.
@@ -41,7 +43,7 @@ _TRIES = 8
 _encode_into = msgspec.json.Encoder().encode_into
 _ALL = slice(None)
 # The entry in the line of an open exchange.
-_OPENED = slice(len('01234567 ["open",'), -len("]\n"))
+_OPENED = slice(len('01234567 ["opened",'), -len("]\n"))
 
 
 class Journal:
@@ -110,7 +112,7 @@ class Journal:
 
     def open(self, entry: JournalEntry) -> None:
         """Record that a provider is about to be called; a failed write loses nothing."""
-        line = self._open[entry.id] = self._entry_line("open", entry)
+        line = self._open[entry.id] = self._line_of(OPENED, entry)
         if self._descriptor < 0 or self._waiting or self._torn:
             return
         try:
@@ -126,7 +128,7 @@ class Journal:
     def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        line = self._entry_line("exchange", entry)
+        line = self._line_of(FINALIZED, entry)
         if not self._waiting and not self._torn and self._descriptor >= 0:
             try:
                 written = self._write(self._descriptor, line)
@@ -213,13 +215,13 @@ class Journal:
         self.lost += len(self._waiting)
         self._waiting.clear()
 
-    def _entry_line(self, what: str, entry: JournalEntry) -> bytes:
+    def _line_of(self, what: str, entry: JournalEntry) -> bytes:
         buffer = self._buffer
         try:
-            _encode_into((what, entry), buffer)
+            _encode_into(_parts(what, entry), buffer)
         except UnicodeEncodeError:
             # A client may call itself anything.
-            _encode_into((what, sanitize_entry(entry)), buffer)
+            _encode_into(_parts(what, sanitize_entry(entry)), buffer)
         # A copy: a line that is written while garbage is collected here is encoded in the same buffer.
         return _line(buffer[_ALL])
 
@@ -311,6 +313,10 @@ class Journal:
                 raise
             os.close(descriptor)
         raise FileExistsError("no name is left for a journal")
+
+
+def _parts(what: str, entry: JournalEntry) -> tuple[object, ...]:
+    return (what, entry) if what == OPENED else (what, summary_of(entry), entry)
 
 
 def _line(body: bytes | bytearray) -> bytes:

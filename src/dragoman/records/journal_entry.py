@@ -5,7 +5,6 @@ them."""
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
@@ -50,7 +49,8 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     @property
     def total(self) -> int:
         """All that is known."""
-        return sum(astuple(self)[_AMOUNTS])
+        own = self.input + self.output + self.cache_read + self.cache_write + self.cache_write_1h
+        return own + self.thinking + self.search + self.request
 
     @property
     def known_total(self) -> int | None:
@@ -110,7 +110,8 @@ class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
-    """One exchange, as far as it is known."""
+    """One exchange, as far as it is known. Ingestion uses parts of its text in a line as they are: members that are the
+    same in most exchanges, its own, and the details, in the order of `RecordDetails`."""
 
     # Identity and time: microseconds of the wall clock at its start.
     id: str
@@ -136,26 +137,27 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     reason: str = ""
     status: int = 0
     failure: str = ""
-    refusal: str = ""
     stop_reason: str = ""
+    # Whether `tokens` are estimated.
+    estimated: bool = False
+    # The tags of the gateway key, as one text (`identities/identity.py`).
+    tags: str = ""
+    # All calls together; None if usage was neither reported nor estimated.
+    tokens: TokenCounts | None = None
     # Microseconds from its beginning: to the first content that the client got (0 if none), and to its end.
     first_content: int = 0
     duration: int = 0
-    # All calls together; None if usage was neither reported nor estimated.
-    tokens: TokenCounts | None = None
-    estimated: bool = False
-    cost: CostBreakdown | None = None
-    calls: tuple[CallEntry, ...] = ()
-    queue_full: tuple[str, ...] = ()
-    losses: tuple[LossEntry, ...] = ()
     provider_request_id: str = ""
     response_id: str = ""
+    calls: tuple[CallEntry, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
+    cost: CostBreakdown | None = None
+    facts: ExchangeFacts = NOTHING
+    refusal: str = ""
+    queue_full: tuple[str, ...] = ()
     # Bytes of the request, for what crashed before anything was counted.
     size: int = 0
-    facts: ExchangeFacts = NOTHING
     trace: str = ""
     # Candidates of a ranked request: in order, then those left out; and how many more there were, if any.
     candidates: tuple[CandidateEntry, ...] = ()
     candidates_more: int | None = None
-    # The tags of the gateway key, as one text (`identities/identity.py`).
-    tags: str = ""

@@ -16,8 +16,16 @@ from msgspec.structs import replace
 from dragoman.records.journal_directory import begun, directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
-from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment
-from dragoman.records.rows import Batch
+from dragoman.records.journal_reader import (
+    JournalSegment,
+    decode_finalized,
+    read_before,
+    read_contents,
+    read_lines,
+    read_segment,
+)
+from dragoman.records.line_parts import LineParts
+from dragoman.records.rows import Batch, EntryParts
 from dragoman.records.sanitize import sanitize_entry
 from dragoman.store import MEMORY
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
@@ -31,6 +39,8 @@ _MAY_COME_BACK = 30 * 86_400_000_000
 _AT_ONCE = 1024 * 1024
 
 OnIngested = Callable[[Sequence[JournalEntry]], None]
+# A finalized exchange as it is ingested.
+Ingestible = JournalEntry | EntryParts
 
 
 class Ingested(Struct, frozen=True, kw_only=True):
@@ -77,6 +87,7 @@ class Ingester:
         self.on_ingested = on_ingested
         self._notified_offsets = {} if notified_offsets is None else notified_offsets
         self._is_careful = False
+        self._line_parts = LineParts()
         self.rows = 0
         self.damaged = 0
         self.journals = 0
@@ -151,11 +162,14 @@ class Ingester:
         applied = self._applied(journal)
         while True:
             self._catch_up(descriptor, journal, applied)
-            first = read_segment(descriptor, applied, until=until, is_over=is_over)
+            # Entries themselves are needed to be exported, or to be made smaller.
+            careful = self._is_careful
+            are_needed = careful or self.on_ingested is not None
+            decode: Callable[[bytes], Ingestible] = decode_finalized if are_needed else self._line_parts.read
+            first = read_lines(descriptor, applied, decode, until=until, is_over=is_over)
             if first.end == first.start:
                 return applied
-            careful = self._is_careful
-            moved = self._write(journal, _segments(first, descriptor, until=until, is_over=is_over), is_held)
+            moved = self._write(journal, _segments(first, descriptor, decode, until=until, is_over=is_over), is_held)
             if not moved and self._is_careful is not careful:
                 continue
             if moved:
@@ -184,7 +198,7 @@ class Ingester:
         with self.tables.reading():
             return self.tables.offsets.applied(journal.name)
 
-    def _write(self, journal: Path, segments: Iterable[JournalSegment], is_held: bool = False) -> int:
+    def _write(self, journal: Path, segments: Iterable[JournalSegment[Ingestible]], is_held: bool = False) -> int:
         """One transaction: rows of consecutive segments, rollups, offset; return the new offset. 0 if another process
         moved the offset meanwhile: then nothing is written. While the lock of a journal is held, it is not finished at
         any offset."""
@@ -201,7 +215,12 @@ class Ingester:
                         if start == 0 and not is_held and not journal.exists():
                             # The journal was removed, and so may its mark have been.
                             raise _Elsewhere
-                    for entry in map(sanitize_entry, segment.entries) if self._is_careful else segment.entries:
+                    for entry in segment.entries:
+                        if isinstance(entry, EntryParts):
+                            batch.add_parts(entry)
+                            continue
+                        if self._is_careful:
+                            entry = sanitize_entry(entry)
                         batch.add_unassigned(entry)
                         if self.on_ingested is not None:
                             ingested.append(entry)
@@ -273,21 +292,28 @@ def count_exchanges(descriptor: int, start: int) -> int:
     return count
 
 
-def _segments(first: JournalSegment, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[JournalSegment]:
+def _segments(
+    first: JournalSegment[Ingestible],
+    descriptor: int,
+    decode: Callable[[bytes], Ingestible],
+    *,
+    until: int | None,
+    is_over: bool,
+) -> Iterator[JournalSegment[Ingestible]]:
     """A segment and its successors, as many as are written together."""
     segment = first
     while segment.end > segment.start:
         yield segment
         if segment.end - first.start >= _AT_ONCE:
             return
-        segment = read_segment(descriptor, segment.end, until=until, is_over=is_over)
+        segment = read_lines(descriptor, segment.end, decode, until=until, is_over=is_over)
 
 
 class _Elsewhere(Exception):
     """A mark is not where a piece begins."""
 
 
-def _crashed(descriptor: int, open_entries: Sequence[JournalEntry], now: int) -> list[JournalEntry]:
+def _crashed(descriptor: int, open_entries: Sequence[JournalEntry], now: int) -> list[Ingestible]:
     """Open exchanges at the end of a journal; their fate after the last line is unknown."""
     ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
     return [crashed_entry(entry, ended) for entry in open_entries]

@@ -30,7 +30,7 @@ from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.sessions.relations import relations_of, session_relation
 from dragoman.sessions.rules import OPENCODE
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import BUCKET_MICROSECONDS
+from dragoman.store.records import BUCKET_MICROSECONDS, Row
 
 # How conversations count, by outcome: requests, errors, cancelled, others. Then open exchanges and entries of other
 # kinds.
@@ -44,7 +44,7 @@ _COUNTED = {
 _OPEN, _OTHER = (0, 0, 0, 0), (0, 0, 0, 1)
 # Where nothing is known of tokens: of columns, and of sums.
 _UNKNOWN = (None,) * 7
-_NO_TOKENS = (0,) * 6
+_NO_TOKENS = (0, 0, 0, 0, 0, 0, 0)
 
 Key = tuple[int, str, str, str, str]
 TagKey = tuple[int, int, str, str, str, str]
@@ -120,54 +120,111 @@ def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
     return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
 
 
-def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
-    """A row of records, in the order of `ROW_COLUMNS`."""
-    # By places, which never change.
-    values = astuple(entry)
-    tokens, breakdown, losses = entry.tokens, entry.cost, entry.losses
+class RowSummary(Struct, frozen=True, array_like=True, gc=False):
+    """What a row needs to know of the details of an entry. The journal writes it in front of each entry, so that
+    ingestion moves the details as they stand there."""
+
+    # Nano-dollars of what has a price, and whether there was more.
+    cost: int
+    unpriced: int
+    # Losses that change the response, and bookkeeping (decision 38).
+    losses: int
+    bookkeeping: int
+    # By which the exchange is found until its session is assigned; None if there is nothing to assign.
+    relations: tuple[int, ...] | None
+    reported: int | None
+    # Of the price book.
+    version: str
+    # The session that the client names, if that is to be listed.
+    session: str
+
+
+def summary_of(entry: JournalEntry) -> RowSummary:
+    """The summary of an entry's details."""
+    cost, facts, losses = entry.cost, entry.facts, entry.losses
     bookkeeping = _bookkeeping(losses)
-    details = RecordDetails(
-        values[29], losses, breakdown, values[35], values[22], values[30], values[34], values[36], *values[37:39]
-    )
-    encoded = _encode(details)
-    # Plain numbers and bytes: SQLite would ask other values first how to adapt them.
-    return (
-        values[0],
-        values[1],
-        values[24],
-        values[25],
-        *(_UNKNOWN if tokens is None else astuple(tokens)),
-        cost,
-        values[32],
-        values[33],
-        bytearray(encoded[: -len(_USUAL_END)] + b"]" if encoded.endswith(_USUAL_END) else encoded),
-        *values[2:22],
-        # Behind `refusal`, which is among the details.
-        values[23],
-        session,
-        thread,
-        values[27],
-        unpriced,
-        None if breakdown is None else breakdown.reported,
-        "" if breakdown is None else breakdown.version,
-        len(losses) - bookkeeping,
-        bookkeeping,
-        # The number of its set, which `Batch` looks up.
-        0,
+    session = ""
+    relations: tuple[int, ...] | None = None
+    if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
+        # It has no thread; its session, if it names one, may exist.
+        if facts.session:
+            relations = (session_relation(facts.session),)
+    elif facts.session or facts.tip or facts.previous:
+        relations = relations_of(facts)
+        # Names of OpenCode may be those of threads.
+        if facts.client != OPENCODE:
+            session = facts.session
+    unpriced, changes = +is_unpriced(entry), len(losses) - bookkeeping
+    if cost is None:
+        return RowSummary(0, unpriced, changes, bookkeeping, relations, None, "", session)
+    return RowSummary(cost.total, unpriced, changes, bookkeeping, relations, cost.reported, cost.version, session)
+
+
+# Tokens in the order of `TokenCounts`, None for unknown ones.
+Counts = tuple[int, int, int, int, int, int, int]
+# The members of an entry by which each exchange differs from others, in its order: id, time, tokens, times of the first
+# content and of the end, ids of the provider's request and of the response.
+OwnMembers = tuple[str, int, Counts | None, int, int, str, str]
+
+
+class SharedColumns:
+    """The columns that are the same in most exchanges, and what follows from them."""
+
+    __slots__ = ("by_price", "counted", "entry", "estimated", "group", "members")
+
+    def __init__(self, entry: JournalEntry) -> None:
+        self.entry = entry
+        self.group = entry.key, entry.client, entry.provider, entry.model
+        self.counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
+        # Plain numbers: SQLite would ask other values first how to adapt them.
+        self.estimated = +entry.estimated
+        self.members = tuple([+each if isinstance(each, bool) else each for each in astuple(entry)[_SHARED]])
+        # All shared columns of rows without a thread, by what their price and losses are.
+        self.by_price: dict[tuple[object, ...], tuple[object, ...]] = {}
+
+    def columns(self, price: tuple[object, ...], assigned: AssignedThread) -> tuple[object, ...]:
+        """All shared columns of a row; the last is the number of its set of tags, which `Batch` sets."""
+        columns = (*self.members, assigned.session, assigned.thread, self.estimated, *price, 0)
+        if assigned is NOWHERE and len(self.by_price) < _MAX_PRICES:
+            self.by_price[price] = columns
+        return columns
+
+
+class EntryParts(Struct, frozen=True, gc=False):
+    """An entry as far as rows and rollups need it."""
+
+    summary: RowSummary
+    own: OwnMembers
+    shared: SharedColumns
+    # The rest of it as JSON: the column `details`.
+    details: bytearray
+
+
+# The places of members in an entry: those of shared columns, those of `OwnMembers` behind the time and the tokens, and
+# those of `RecordDetails`.
+SHARED_MEMBERS, _OWN_MEMBERS, _DETAILS = slice(2, 25), slice(26, 30), slice(30, 40)
+# Those of shared columns without `estimated` and `tags`.
+_SHARED = slice(2, 23)
+# Combinations of prices and losses that are cached with shared columns.
+_MAX_PRICES = 16
+
+
+def parts_of(entry: JournalEntry) -> EntryParts:
+    """The parts of an entry."""
+    values, tokens = astuple(entry), entry.tokens
+    return EntryParts(
+        summary_of(entry),
+        (entry.id, entry.time, None if tokens is None else astuple(tokens), *values[_OWN_MEMBERS]),
+        SharedColumns(entry),
+        without_usual_end(bytearray(_encode(RecordDetails(*values[_DETAILS])))),
     )
 
 
-def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
-    tokens, first = entry.tokens, entry.first_content
-    counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
-    if tokens is None:
-        used: tuple[int, ...] = _NO_TOKENS
-    else:
-        used = (tokens.input, tokens.cache_read, tokens.cache_write, tokens.output, tokens.thinking, tokens.searches)
-    # Times are those of requests.
-    times = (0, 0, 0) if not counted[0] else (entry.duration, first, 1) if first > 0 else (entry.duration, 0, 0)
-    bookkeeping = _bookkeeping(entry.losses)
-    return (*counted, *used, +entry.estimated, cost, unpriced, len(entry.losses) - bookkeeping, *times, bookkeeping)
+def without_usual_end(details: bytearray) -> bytearray:
+    """Details as they are stored: without members at the end that are those of most exchanges."""
+    if details.endswith(_USUAL_END):
+        details[-len(_USUAL_END) :] = b"]"
+    return details
 
 
 class Batch:
@@ -178,7 +235,7 @@ class Batch:
     FULL = 256
 
     def __init__(self) -> None:
-        self.rows: list[tuple[object, ...]] = []
+        self.rows: list[Row] = []
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
         # Measures of tagged exchanges, by their tags and their key in `_by_key`.
@@ -194,32 +251,64 @@ class Batch:
 
     def add(self, entry: JournalEntry, assigned: AssignedThread = NOWHERE) -> None:
         """Add an exchange of a thread, or one that belongs to none."""
-        measures = self._add(entry, assigned)
+        measures = self._add(parts_of(entry), assigned)
         self._by_thread[entry.time // BUCKET_MICROSECONDS, assigned.thread].append(measures)
 
     def add_unassigned(self, entry: JournalEntry) -> None:
         """Add an exchange whose session and thread are to be assigned, if anything is known of its speaker."""
-        facts, time = entry.facts, entry.time
-        if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
-            # It has no thread; its session, if it names one, may exist.
-            if facts.session:
-                self._unassigned.append((len(self.rows), (session_relation(facts.session),)))
-        elif facts.session or facts.tip or facts.previous:
-            self._unassigned.append((len(self.rows), relations_of(facts)))
-            # Names of OpenCode may be those of threads.
-            if facts.session and facts.client != OPENCODE:
-                name = entry.key, facts.session
-                client, started, last = self._listed.get(name) or (entry.client or facts.client, time, time)
-                self._listed[name] = (client, min(started, time), max(last, time))
-        self._add(entry, NOWHERE)
+        self.add_parts(parts_of(entry))
 
-    def _add(self, entry: JournalEntry, assigned: AssignedThread) -> tuple[int, ...]:
-        cost, unpriced = 0 if entry.cost is None else entry.cost.total, +is_unpriced(entry)
-        self.rows.append(_row(entry, assigned.session, assigned.thread, cost, unpriced))
-        measures = _measures(entry, cost, unpriced)
-        key = entry.time // BUCKET_MICROSECONDS, entry.key, entry.client, entry.provider, entry.model
+    def add_parts(self, parts: EntryParts) -> None:
+        """Add the parts of such an exchange."""
+        summary = parts.summary
+        if summary.relations is not None:
+            self._unassigned.append((len(self.rows), summary.relations))
+            if summary.session:
+                name, time = (parts.shared.entry.key, summary.session), parts.own[1]
+                client, started, last = self._listed.get(name) or (parts.shared.entry.client, time, time)
+                self._listed[name] = (client, min(started, time), max(last, time))
+        self._add(parts, NOWHERE)
+
+    def _add(self, parts: EntryParts, assigned: AssignedThread) -> tuple[int, ...]:
+        summary, shared = parts.summary, parts.shared
+        id_, time, tokens, first, duration, provider_request_id, response_id = parts.own
+        cost, unpriced, losses, bookkeeping = summary.cost, summary.unpriced, summary.losses, summary.bookkeeping
+        price = unpriced, summary.reported, summary.version, losses, bookkeeping
+        columns = shared.by_price.get(price)
+        if columns is None or assigned is not NOWHERE:
+            columns = shared.columns(price, assigned)
+        own = (id_, time, first, duration, *(tokens or _UNKNOWN), cost, provider_request_id, response_id, parts.details)
+        self.rows.append((own, columns))
+        requests, errors, cancelled, others = shared.counted
+        # Times are those of requests.
+        if not requests:
+            duration = first = 0
+        elif first < 0:
+            first = 0
+        input_, cache_read, cache_write, _, output, thinking, searches = tokens or _NO_TOKENS
+        measures = (
+            requests,
+            errors,
+            cancelled,
+            others,
+            input_,
+            cache_read,
+            cache_write,
+            output,
+            thinking,
+            searches,
+            shared.estimated,
+            cost,
+            unpriced,
+            losses,
+            duration,
+            first,
+            1 if first else 0,
+            bookkeeping,
+        )
+        key = time // BUCKET_MICROSECONDS, *shared.group
         self._by_key[key].append(measures)
-        if tags := entry.tags:
+        if tags := shared.entry.tags:
             self._tagged.append((len(self.rows) - 1, tags))
             self._by_tags[tags, key].append(measures)
         return measures
@@ -230,7 +319,8 @@ class Batch:
         unassigned, self._unassigned = self._unassigned, []
         tagged, self._tagged = self._tagged, []
         for at, tags in tagged:
-            rows[at] = (*rows[at][:-1], self._number_of(tables, tags))
+            own, shared = rows[at]
+            rows[at] = own, (*shared[:-1], self._number_of(tables, tags))
         first = tables.records.add(rows)
         relations = [(relation, first + at) for at, relations in unassigned for relation in relations]
         relations.sort()
@@ -287,7 +377,7 @@ def _without_thread(by_key: Mapping[Key, tuple[int, ...]]) -> dict[ThreadIds, tu
     return _totals(by_bucket)
 
 
-_Group = TypeVar("_Group", Key, TagKey, ThreadIds)
+_Group = TypeVar("_Group", bound=tuple[int | str, ...])
 
 
 def _totals(groups: Mapping[_Group, list[tuple[int, ...]]]) -> dict[_Group, tuple[int, ...]]:

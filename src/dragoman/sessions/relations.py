@@ -12,8 +12,8 @@ from dragoman.sessions.facts import ExchangeFacts
 _MASK = 0x7FFFFFFF
 # The start of the checksum distinguishes the uses of a text.
 _SESSION, _BEGINNING, _CALL, _RESPONSE = 0x9E3779B9, 0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4
-# Letters of the first prompt's digest in the digest of a history's start.
-_PROMPT_LETTERS = 16
+# The letters of the first prompt's digest in the digest of a history's start.
+_PROMPT = slice(16)
 
 
 def session_relation(name: str) -> int:
@@ -30,13 +30,11 @@ def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
     """The relations by which an exchange is found; () if nothing is known of its speaker."""
     # Histories that grow out of each other begin alike, and those of agents with the prompts that others gave to them.
     # Most requests show no more.
-    history = facts.opening or facts.tip
-    beginning = history[:_PROMPT_LETTERS]
+    beginning, asked = (facts.opening or facts.tip)[_PROMPT], facts.asks[_PROMPT]
     numbers = (_number(beginning, _BEGINNING),) if beginning else ()
     if not (facts.session or facts.answer_call or facts.answer_id or facts.prompts or facts.tasks or facts.parent):
-        asked = facts.asks[:_PROMPT_LETTERS]
-        return numbers if asked in ("", beginning) else (*numbers, _number(asked, _BEGINNING))
-    prompts = [prompt[:_PROMPT_LETTERS] for prompt in (facts.asks, *facts.prompts)]
+        return numbers if asked == beginning or not asked else (*numbers, _number(asked, _BEGINNING))
+    prompts = [asked, *[prompt[_PROMPT] for prompt in facts.prompts]]
     others = [session_relation(name) for name in (facts.session, facts.parent, *facts.tasks) if name]
     others += [_number(prompt, _BEGINNING) for prompt in prompts if prompt]
     if facts.answer_call:

@@ -42,7 +42,7 @@ class RunInsert:
     behind the `own` ones are bound once for a run of rows. 0 in the column `optional` is NULL: to bind None takes much
     longer than to bind a number."""
 
-    __slots__ = ("_own", "_statements")
+    __slots__ = ("_statements",)
 
     def __init__(self, table: str, columns: Sequence[str], own: int, optional: str) -> None:
         shared = len(columns) - own
@@ -55,23 +55,21 @@ class RunInsert:
             )
             return f"({', '.join(values)}, {repeated})"
 
-        self._own = own
         self._statements = {
             size: f"{add} {', '.join([row(shared + 1 + own * at) for at in range(size)])}" for size in _SIZES
         }
 
-    def run(self, db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
-        """Add rows, in their order."""
-        own, at, count = self._own, 0, len(rows)
+    def run(self, db: sqlite3.Connection, rows: Sequence[tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
+        """Add rows, in their order; each is the values of its own columns and those of the others."""
+        at, count = 0, len(rows)
         while at < count:
-            shared = rows[at][own:]
-            end = at + 1
-            while end < count and rows[end][own:] == shared:
+            shared, end = rows[at][1], at + 1
+            while end < count and ((other := rows[end][1]) is shared or other == shared):
                 end += 1
             for size, statement in self._statements.items():
                 while end - at >= size:
                     values = [*shared]
-                    for row in rows[at : at + size]:
-                        values += row[:own]
+                    for own, _ in rows[at : at + size]:
+                        values += own
                     db.execute(statement, values)
                     at += size

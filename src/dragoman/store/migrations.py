@@ -454,6 +454,11 @@ def _create_tag_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> Non
         db.execute(f"CREATE TRIGGER tag_sums_{event.lower()} AFTER {event} ON tag_sums BEGIN {spans} END")
 
 
+def m013_journals_of_version_2(db: sqlite3.Connection) -> None:
+    """No table changes: an earlier release must not open the file, since it would take lines of the present journals
+    for nothing and remove them (decision 44)."""
+
+
 # Groups of totals, besides the time.
 _NAMES = ("key", "client", "provider", "model")
 # Tables with totals, and the expression of their number for a thread.
@@ -494,6 +499,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m010_assign_on_demand,
     m011_store_identities,
     m012_tag_exchanges,
+    m013_journals_of_version_2,
 )
 # The first version of a file with identities.
 IDENTITIES_VERSION = 1 + STEPS.index(m011_store_identities)

@@ -77,8 +77,9 @@ _SHARED = (
     *("session", "thread", "estimated", "unpriced", "said_cost", "price", "losses", "bookkeeping"),
     "tags",
 )
-# The order of inserted columns; 0 means no `first`.
+# The order of inserted columns; 0 means no `first`. A row is inserted as the values of both parts.
 ROW_COLUMNS = (*_OWN, *_SHARED)
+Row = tuple[tuple[object, ...], tuple[object, ...]]
 _ADD = RunInsert("records", ROW_COLUMNS, own=len(_OWN), optional="first")
 # A 15-minute bucket of totals.
 BUCKET_MICROSECONDS = 900_000_000
@@ -104,7 +105,7 @@ class Records:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def add(self, rows: Sequence[tuple[object, ...]]) -> int:
+    def add(self, rows: Sequence[Row]) -> int:
         """Add rows, in the order of `ROW_COLUMNS`, under consecutive numbers; give the first of these."""
         first = int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM records").fetchone()[0])
         _ADD.run(self._db, rows)

@@ -141,7 +141,7 @@ def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
         assert name is not None
         (journal,) = journals_in(directory_of(str(tmp_path / "state.db")))
         lines = [line for line in journal.read_bytes().splitlines() if name.encode() in line]
-        assert [line[9:].split(b",")[0] for line in lines] == [b'["open"', b'["exchange"']
+        assert [line[9:].split(b",")[0] for line in lines] == [b'["opened"', b'["finalized"']
 
 
 def test_what_is_asked_beside_conversations_has_rows_too(tmp_path: Path) -> None:

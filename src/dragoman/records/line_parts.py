@@ -1,0 +1,81 @@
+"""Line parts: the parts of an entry from its line in a journal (decision 44). The text of members that most exchanges
+share is looked up, the details are moved as they stand there, and only what is between both is decoded."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from dragoman.records.journal_entry import JournalEntry
+from dragoman.records.journal_reader import FINALIZED_LINE, decode_finalized
+from dragoman.records.rows import (
+    SHARED_MEMBERS,
+    EntryParts,
+    OwnMembers,
+    RowSummary,
+    SharedColumns,
+    parts_of,
+    without_usual_end,
+)
+
+# Combinations of shared members that are cached; then the cache begins anew.
+_MAX_SHARED = 256
+_SUMMARY = len(FINALIZED_LINE)
+_BRACKET = ord("[")
+
+
+class _Line(Struct, frozen=True, array_like=True, gc=False):
+    """A line without shared members and without details."""
+
+    what: str
+    summary: RowSummary
+    own: OwnMembers
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class LineParts:
+    """Reads the parts of finalized exchanges, in one thread at a time."""
+
+    def __init__(self) -> None:
+        # Shared columns by the text of their members and of the comma behind them.
+        self._shared: dict[bytes, SharedColumns] = {}
+        # Of the last line.
+        self._text = b"nothing yet"
+        self._columns = SharedColumns(JournalEntry("", 0))
+
+    def read(self, body: bytes) -> EntryParts:
+        """The parts of an entry from the text of its line behind the checksum."""
+        # The first string in an array is the id, and the next one behind a comma is the first shared member. Where a
+        # string contains the same characters, the text there is another one than any that is cached.
+        start = body.find(b',"', body.find(b',["', _SUMMARY) + 3) + 1
+        if not body.startswith(self._text, start):
+            # The first array behind shared members are the tokens.
+            text = body[start : body.find(b",[", start) + 1]
+            if text not in self._shared:
+                return self._decoded(body)
+            self._text, self._columns = text, self._shared[text]
+        # The own members end with a string, and the details begin with an array. Where a string contains the same
+        # characters, the text before it is no JSON.
+        own = start + len(self._text)
+        details = body.find(b'",[', own) + 1
+        try:
+            line = _decode(b"".join((body[:start], body[own:details], b"]]")))
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return self._decoded(body)
+        encoded = bytearray(body[details:-1])
+        encoded[0] = _BRACKET
+        return EntryParts(line.summary, line.own, self._columns, without_usual_end(encoded))
+
+    def _decoded(self, body: bytes) -> EntryParts:
+        """The parts of an entry that is decoded; its shared columns are cached."""
+        entry = decode_finalized(body)
+        parts = parts_of(entry)
+        if entry.tokens is not None:
+            if len(self._shared) >= _MAX_SHARED:
+                self._shared.clear()
+            self._shared[_encode(astuple(entry)[SHARED_MEMBERS])[1:-1] + b","] = parts.shared
+        return parts
