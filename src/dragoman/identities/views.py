@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.changes import former_until, state_of
-from dragoman.identities.identity import Identity, StoredIdentity
+from dragoman.identities.identity import Identity, Rights, StoredIdentity
 from dragoman.model.losses import Strict
 from dragoman.rules.timestamps import format_instant
 
 
-class KeyView(Struct, frozen=True, kw_only=True):
-    """A key and what it permits. A list that is null permits everything; times are UTC. A key of the configuration has
-    the generation 0, and no times."""
+class GrantsView(Struct, frozen=True, kw_only=True):
+    """What a key permits. A list that is null permits everything; times are UTC."""
 
-    name: str
-    # active, rotated, expired or revoked.
-    state: str
     role: str
     models: tuple[str, ...] | None
     providers: tuple[str, ...] | None
@@ -32,6 +29,28 @@ class KeyView(Struct, frozen=True, kw_only=True):
     expires: str | None
     # Until when the former text of a rotated key is accepted.
     former_until: str | None
+
+
+class _NamedView(GrantsView, frozen=True, kw_only=False):
+    name: str
+
+
+class PermissionsView(_NamedView, frozen=True, kw_only=True):
+    """A key and what it permits; a list that is null permits everything. Without a key the name is empty."""
+
+    # file, database or command line; empty without a key.
+    source: str
+
+
+class _KeyStateView(_NamedView, frozen=True, kw_only=False):
+    # active, rotated, expired or revoked.
+    state: str
+
+
+class KeyView(_KeyStateView, frozen=True, kw_only=True):
+    """A key and what it permits. A list that is null permits everything; times are UTC. A key of the configuration has
+    the generation 0, and no times."""
+
     created: str | None
     created_by: str | None
     revoked: str | None
@@ -55,19 +74,9 @@ class IssuedKey(Struct, frozen=True, kw_only=True):
     identity: KeyView
 
 
-class AuditedKeyView(Struct, frozen=True, kw_only=True):
+class AuditedKeyView(GrantsView, frozen=True, kw_only=True):
     """The rights of a key before or after a change."""
 
-    role: str
-    models: tuple[str, ...] | None
-    providers: tuple[str, ...] | None
-    addresses: tuple[str, ...] | None
-    paths: tuple[str, ...] | None
-    strict: Strict
-    concurrency: int | None
-    tags: dict[str, str]
-    expires: str | None
-    former_until: str | None
     revoked: str | None
 
 
@@ -170,21 +179,12 @@ def _view(
     created_by: str | None = None,
     generation: int = 0,
 ) -> KeyView:
-    rights = identity.rights
+    # No text of a revoked key is accepted.
+    until = None if revoked is not None else former_until(identity, now)
     return KeyView(
         name=identity.name,
         state=state_of(identity, revoked, now).value,
-        role=rights.role,
-        models=rights.models,
-        providers=rights.providers,
-        addresses=rights.addresses,
-        paths=rights.paths,
-        strict=rights.strict,
-        concurrency=rights.concurrency,
-        tags=dict(identity.tags),
-        expires=_instant(identity.expires),
-        # No text of a revoked key is accepted.
-        former_until=None if revoked is not None else _instant(former_until(identity, now)),
+        **asdict(grants_view_of(identity.rights, dict(identity.tags), identity.expires, until)),
         created=_instant(created),
         created_by=created_by,
         revoked=_instant(revoked),
@@ -194,20 +194,13 @@ def _view(
 
 
 def _audited(audited: AuditedIdentity) -> AuditedKeyView:
-    rights = audited.rights
-    return AuditedKeyView(
-        role=rights.role,
-        models=rights.models,
-        providers=rights.providers,
-        addresses=rights.addresses,
-        paths=rights.paths,
-        strict=rights.strict,
-        concurrency=rights.concurrency,
-        tags=dict(audited.tags),
-        expires=_instant(audited.expires),
-        former_until=_instant(audited.former_until),
-        revoked=_instant(audited.revoked),
-    )
+    grants = grants_view_of(audited.rights, audited.tags, audited.expires, audited.former_until)
+    return AuditedKeyView(**asdict(grants), revoked=_instant(audited.revoked))
+
+
+def grants_view_of(rights: Rights, tags: Mapping[str, str], expires: float | None, former: float | None) -> GrantsView:
+    """What a key permits; times are seconds since 1970."""
+    return GrantsView(**asdict(rights), tags=dict(tags), expires=_instant(expires), former_until=_instant(former))
 
 
 def _instant(seconds: float | None) -> str | None:

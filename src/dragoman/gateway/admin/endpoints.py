@@ -8,20 +8,13 @@ from functools import cache
 from msgspec import Raw
 
 from dragoman.gateway.admin.framework import PREFIX, AdminCall, AdminEndpoint, AdminError, Nothing, endpoint
-from dragoman.gateway.admin.gateway_state import (
-    ModelParameters,
-    ModelsView,
-    PermissionsView,
-    StatusView,
-    me,
-    models,
-    status,
-)
+from dragoman.gateway.admin.gateway_state import ModelParameters, ModelsView, StatusView, me, models, status
 from dragoman.gateway.admin.key_endpoints import KEY_ENDPOINTS
 from dragoman.gateway.admin.live_events import EVENT_ENDPOINTS
 from dragoman.gateway.admin.openapi import OpenApiDocument, openapi_document
 from dragoman.gateway.admin.record_endpoints import RECORD_ENDPOINTS
 from dragoman.identities.identity import CLIENT, VIEWER
+from dragoman.identities.views import PermissionsView
 from dragoman.wire.json import encode
 
 

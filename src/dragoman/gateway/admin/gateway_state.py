@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from dragoman.gateway.access.endpoint_rights import check_path
 from dragoman.gateway.admin.framework import AdminCall, Nothing
@@ -12,10 +13,9 @@ from dragoman.gateway.endpoints.status import status_of
 from dragoman.gateway.paths import rule_of
 from dragoman.identities.changes import former_until
 from dragoman.identities.identity import Rights, rights_of
-from dragoman.model.losses import Strict
+from dragoman.identities.views import PermissionsView, grants_view_of
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.model_description import DescribedName
-from dragoman.rules.timestamps import format_instant
 
 
 class KeyCooldownView(Struct, frozen=True, kw_only=True):
@@ -100,42 +100,13 @@ async def models(call: AdminCall, parameters: ModelParameters) -> ModelsView:
     return ModelsView(names=found)
 
 
-class PermissionsView(Struct, frozen=True, kw_only=True):
-    """A key and what it permits; a list that is null permits everything. Without a key the name is empty."""
-
-    name: str
-    role: str
-    models: tuple[str, ...] | None
-    providers: tuple[str, ...] | None
-    addresses: tuple[str, ...] | None
-    paths: tuple[str, ...] | None
-    strict: Strict
-    concurrency: int | None
-    tags: dict[str, str]
-    expires: str | None
-    # Until when the former text of a rotated key is accepted.
-    former_until: str | None
-    # file, database or command line; empty without a key.
-    source: str
-
-
 async def me(call: AdminCall, _: Nothing) -> PermissionsView:
     """The permissions of the key that asks."""
     identity = call.identity
-    rights = Rights() if identity is None else identity.rights
-    expires = None if identity is None else identity.expires
-    former = None if identity is None else former_until(identity, call.services.now() / 1_000_000)
-    return PermissionsView(
-        name=call.name,
-        role=call.role,
-        models=rights.models,
-        providers=rights.providers,
-        addresses=rights.addresses,
-        paths=rights.paths,
-        strict=rights.strict,
-        concurrency=rights.concurrency,
-        tags={} if identity is None else dict(identity.tags),
-        expires=None if expires is None else format_instant(int(expires)),
-        former_until=None if former is None else format_instant(int(former)),
-        source="" if identity is None else identity.source,
-    )
+    if identity is None:
+        return PermissionsView(
+            name=call.name, source="", **asdict(grants_view_of(Rights(role=call.role), {}, None, None))
+        )
+    rights, until = replace(identity.rights, role=call.role), former_until(identity, call.services.now() / 1_000_000)
+    grants = grants_view_of(rights, dict(identity.tags), identity.expires, until)
+    return PermissionsView(name=call.name, source=identity.source, **asdict(grants))

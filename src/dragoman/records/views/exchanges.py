@@ -228,8 +228,11 @@ def session_row(view: SessionNameView | None) -> SessionRow | None:
 
 def thread_name_view(thread: ThreadRow | None) -> ThreadNameView | None:
     """The name of a thread; None if there is none."""
-    if thread is None:
-        return None
+    return None if thread is None else name_view_of(thread)
+
+
+def name_view_of(thread: ThreadRow) -> ThreadNameView:
+    """The name of a thread."""
     return ThreadNameView(
         number=thread.id,
         name=thread.name,
@@ -243,8 +246,11 @@ def thread_name_view(thread: ThreadRow | None) -> ThreadNameView | None:
 
 def thread_row(view: ThreadNameView | None) -> ThreadRow | None:
     """The thread that a view names, as far as that is known."""
-    if view is None:
-        return None
+    return None if view is None else row_of(view)
+
+
+def row_of(view: ThreadNameView) -> ThreadRow:
+    """A thread by its names alone."""
     return ThreadRow(
         id=view.number,
         session=0,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, astuple, replace
 
 from dragoman.records.exchanges import instant
 from dragoman.records.sessions import SessionDetail, SessionLine, SessionList
@@ -14,24 +14,17 @@ from dragoman.records.thread_status import ThreadStatus
 from dragoman.records.thread_tree import MISSING, ThreadNode, tree_of
 from dragoman.records.usage import UsageFigures, figures_of
 from dragoman.records.views.cursors import format_cursor, read_cursor
-from dragoman.records.views.exchanges import SessionNameView, micro_of
+from dragoman.records.views.exchanges import SessionNameView, ThreadNameView, micro_of, name_view_of, row_of
 from dragoman.store.session_queries import SessionFigures
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
 _UNCACHED = UsageFigures.__struct_fields__.index("uncached_input_tokens")
 
 
-class ThreadView(Struct, frozen=True, kw_only=True):
+class ThreadView(ThreadNameView, frozen=True, kw_only=True):
     """One thread in the tree of a session. `mark` is the reason why it hangs below the session, not below its parent;
     `own` are its figures, `total` those with all threads below it."""
 
-    number: int
-    name: str
-    thread_class: str
-    label: str
-    rule: str
-    sure: int
-    rules_version: int
     session_number: int
     model: str
     parent: int | None
@@ -77,8 +70,8 @@ class SessionsView(Struct, frozen=True, kw_only=True):
     no_session: UsageFigures
 
 
-class SessionView(Struct, frozen=True, kw_only=True):
-    """One session with the tree of its threads, parents before children."""
+class SessionStateView(Struct, frozen=True, kw_only=True):
+    """One session, the session that it continues, and its state."""
 
     id: str
     number: int
@@ -91,6 +84,11 @@ class SessionView(Struct, frozen=True, kw_only=True):
     link: str
     origin: str | None
     origin_number: int | None
+
+
+class SessionView(SessionStateView, frozen=True, kw_only=True):
+    """One session with the tree of its threads, parents before children."""
+
     agents: int
     wall_microseconds: int
     model_microseconds: int
@@ -142,21 +140,10 @@ def listing_of(view: SessionsView) -> tuple[SessionList, dict[int, SessionDetail
 
 def session_view(detail: SessionDetail) -> SessionView:
     """A session whose tree is not folded."""
-    session, status = detail.session, detail.status
     return SessionView(
-        id=session.name,
-        number=session.id,
-        key=session.key,
-        client=session.client,
-        started=instant(session.started),
-        last=instant(detail.ended),
-        state=status.state,
-        state_since=since_view(status),
-        link=session.link,
-        origin=None if detail.origin is None else detail.origin.name,
-        origin_number=session.origin or None,
+        **asdict(_state_view(detail.session, detail.origin, detail.status, detail.ended)),
         agents=detail.agents,
-        wall_microseconds=detail.ended - session.started,
+        wall_microseconds=detail.ended - detail.session.started,
         model_microseconds=detail.tree.total.took,
         total=figures_view(detail.tree.total),
         circles=detail.tree.circles,
@@ -178,13 +165,7 @@ def thread_view(node: ThreadNode, status: ThreadStatus) -> ThreadView:
     """One thread of a tree."""
     thread = node.thread
     return ThreadView(
-        number=thread.id,
-        name=thread.name,
-        thread_class=thread.kind,
-        label=thread.label,
-        rule=thread.rule,
-        sure=thread.sure,
-        rules_version=thread.rules,
+        **asdict(name_view_of(thread)),
         session_number=thread.session,
         model=thread.model,
         parent=thread.parent or None,
@@ -219,23 +200,28 @@ def status_of_view(state: str, since: str | None) -> ThreadStatus:
 
 
 def _line_view(line: SessionLine, detail: SessionDetail | None) -> SessionLineView:
-    session = line.session
     return SessionLineView(
+        **asdict(_state_view(line.session, line.origin, line.status, line.last)),
+        threads=line.threads,
+        agents=line.agents,
+        tree=UNSET if detail is None else thread_views(detail),
+        **asdict(figures_view(line.figures)),
+    )
+
+
+def _state_view(session: SessionRow, origin: SessionRow | None, status: ThreadStatus, last: int) -> SessionStateView:
+    return SessionStateView(
         id=session.name,
         number=session.id,
         key=session.key,
         client=session.client,
         started=instant(session.started),
-        last=instant(line.last),
-        state=line.status.state,
-        state_since=since_view(line.status),
+        last=instant(last),
+        state=status.state,
+        state_since=since_view(status),
         link=session.link,
-        origin=None if line.origin is None else line.origin.name,
+        origin=None if origin is None else origin.name,
         origin_number=session.origin or None,
-        threads=line.threads,
-        agents=line.agents,
-        tree=UNSET if detail is None else thread_views(detail),
-        **asdict(figures_view(line.figures)),
     )
 
 
@@ -298,17 +284,11 @@ def _origin_row(view: SessionLineView | SessionView) -> SessionRow | None:
 
 
 def _thread_row(view: ThreadView) -> ThreadRow:
-    return ThreadRow(
-        id=view.number,
+    return replace(
+        row_of(view),
         session=view.session_number,
-        name=view.name,
-        kind=view.thread_class,
-        label=view.label,
         model=view.model,
         parent=view.parent or 0,
-        rule=view.rule,
-        sure=view.sure,
-        rules=view.rules_version,
         windows=view.segments,
         started=micro_of(view.started),
         last=micro_of(view.last),
