@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
+from typing import TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.nesting import Patterns
@@ -27,6 +27,7 @@ from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, RoutingRule
 from dragoman.routing.target import Target, printable_model_name
 
+K = TypeVar("K")
 # Maximum cached names, and their maximum length: a name comes from outside and may be as large as a body.
 _MAX_CACHED_ROUTES = 4096
 _MAX_NAME_LENGTH = 256
@@ -34,8 +35,6 @@ _MAX_NAME_LENGTH = 256
 _MAX_COMPARED = 500
 # Lists of providers whose routes are cached; keys with the same list share them.
 _MAX_NARROWED = 256
-# So many rights with lists are remembered, and permitted names of each.
-_MAX_PERMITTED, _MAX_PERMITTED_NAMES = 1024, 64
 
 
 class UnknownModel(DragomanError):
@@ -76,13 +75,6 @@ class _RouteIndex:
         return route_config
 
 
-class _Permitted(Struct, frozen=True):
-    """The routes that some rights permit, cached on access."""
-
-    rights: Rights
-    routes: dict[tuple[str, str], Route]
-
-
 class ModelResolver:
     """The names of one configuration; `stores_responses` if there is a store. `providers` are those of a gateway key:
     targets of all others are left out."""
@@ -102,11 +94,11 @@ class ModelResolver:
         self._stores_responses = stores_responses
         # Resolvers for the lists of providers of gateway keys.
         self._narrowed: dict[tuple[str, ...], ModelResolver] = {}
-        # The routes that rights with lists were found to permit, by the address of these rights: to hash them is slow.
-        self._permitted: dict[int, _Permitted] = {}
         self._routes = _RouteIndex(settings.routes)
         self._defaults = _RouteIndex(settings.defaults)
+        # Routes of names for clients of a protocol, and those that rights permit, which are found by their value.
         self._cache: dict[tuple[str, str], Route] = {}
+        self._permitted: dict[tuple[str, str, Rights], Route] = {}
         # The model list of a provider, if it was requested.
         self.listed: Callable[[Provider], Iterable[str]] = lambda provider: ()
         # The ids of targets that the configuration spells out, as they are and as they are shown.
@@ -114,27 +106,14 @@ class ModelResolver:
 
     def route(self, name: str, protocol: str, rights: Rights) -> Route:
         """Resolve a model name for a client of a protocol, by the rights of its gateway key."""
-        if rights.models is None and rights.providers is None:
-            return self._cache.get((name, protocol)) or self._routed(name, protocol, rights)
-        permitted = self._permitted.get(id(rights))
-        # An address in memory is another object's once the first one is gone.
-        if permitted is None or permitted.rights is not rights:
-            if len(self._permitted) >= _MAX_PERMITTED:
-                self._permitted.clear()
-            permitted = self._permitted[id(rights)] = _Permitted(rights, {})
-        route = permitted.routes.get((name, protocol))
+        route = self._permitted.get((name, protocol, rights))
         if route is None:
-            route = self._limited(name, protocol, rights)
-            if len(name) <= _MAX_NAME_LENGTH and len(permitted.routes) < _MAX_PERMITTED_NAMES:
-                permitted.routes[name, protocol] = route
+            if not self.permits(rights, name):
+                raise _not_permitted(name)
+            resolver = self if rights.providers is None else self._narrowed_to(rights.providers)
+            route = resolver._routed(name, protocol, rights)
+            _remember(self._permitted, name, (name, protocol, rights), route)
         return route
-
-    def _limited(self, name: str, protocol: str, rights: Rights) -> Route:
-        """The same for a key with lists."""
-        if not self.permits(rights, name):
-            raise _not_permitted(name)
-        resolver = self if rights.providers is None else self._narrowed_to(rights.providers)
-        return resolver._routed(name, protocol, rights)
 
     def permits(self, rights: Rights, name: str) -> bool:
         """Whether a key's list of models permits what a name is dispatched as."""
@@ -208,10 +187,7 @@ class ModelResolver:
                 if has_lists(rights):
                     raise self._unknown_among(rights, name) from None
                 raise
-            if len(name) <= _MAX_NAME_LENGTH:
-                if len(self._cache) >= _MAX_CACHED_ROUTES:
-                    self._cache.clear()
-                self._cache[name, protocol] = cached
+            _remember(self._cache, name, (name, protocol), cached)
         return cached
 
     def fixed(
@@ -407,6 +383,13 @@ class ModelResolver:
         for provider in self._providers.values():
             for model in self.listed(provider) if provider.models is None else provider.models:
                 yield provider.name, model
+
+
+def _remember(cache: dict[K, Route], name: str, key: K, route: Route) -> None:
+    if len(name) <= _MAX_NAME_LENGTH:
+        if len(cache) >= _MAX_CACHED_ROUTES:
+            cache.clear()
+        cache[key] = route
 
 
 def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
