@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use, roles_for
+from dragoman.gateway.access.grant import AccessGrant, Head, head_of
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
@@ -49,7 +50,7 @@ from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import ADMIN, Identity, Rights, format_tags
+from dragoman.identities.identity import ADMIN, Identity, format_tags
 from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
@@ -84,8 +85,6 @@ _RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATIONS: OTHER,
     EndpointKind.OTHER: OTHER,
 }
-# Maximum cached permissions of conversations.
-_MAX_PERMITTED = 1024
 # `retry-after` in seconds for requests that are rejected because records cannot be written.
 _FULL_FOR = 10
 # The message for unexpected errors in a handler, and for errors that the gateway caused.
@@ -114,8 +113,6 @@ class App:
         self._others = others
         # Whether it will stop soon. Requests are served, and clients are sent to other connections.
         self.lame_duck = False
-        # The rights that permit conversations at a path, by their address in memory: to hash them is slow.
-        self._permitted: dict[tuple[int, str], Rights] = {}
         self.admin = AdminApi(self._snapshots, lambda: self.runtime)
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
             EndpointKind.INDEX: self._index_page,
@@ -128,43 +125,20 @@ class App:
 
     async def __call__(self, request: ServerRequest) -> None:
         runtime = self.runtime
-        api_path = api_path_of(request.path)
-        given = request.table.get
         if self.lame_duck:
             request.closes = True
+        guard = runtime.guard
+        head = head_of(request, guard.identities.changes)
+        grant = guard.grants.get(head)
+        if grant is None or (grant.changes < 0 and not guard.holds(grant)):
+            grant = await self._decide(runtime, request, head)
+            if grant is None:
+                return
+        api_path, key = grant.api_path, grant.key
         is_talk = api_path.kind is _CONVERSATION
-        if not is_talk and api_path.kind is _ADMIN:
-            await self._administer(runtime, request, api_path)
-            return
-        refused: Identity | None = None
-        try:
-            runtime.guard.admit(request)
-            if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
-                request.respond(204, runtime.guard.preflight(request), b"")
-                return
-            if given(b"sec-websocket-key") is not None:
-                # The status from which clients fall back to HTTP at once instead of trying again.
-                raise ClientError(426, "WebSocket is not supported; use the same path over HTTP")
-            if api_path.methods and request.method not in api_path.methods:
-                raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
-            is_open = not is_talk and api_path.kind in _OPEN_KINDS
-            key = None if is_open else runtime.guard.identify(request, api_path.protocol)
-            if key is not None and not (
-                is_talk
-                and self._permitted.get((id(key.rights), api_path.rest)) is key.rights
-                and (key.rights.models is None or not request.query)
-            ):
-                refused = key
-                self._check_rights(runtime, request, api_path, key)
-                refused = None
-            if not is_talk and await self._own(runtime, request, api_path, key):
-                return
-        except (ClientError, Busy) as error:
-            self._refuse(request, api_path, error, refused)
-            return
-        named_launch = given(LAUNCH)
+        named_launch = request.table.get(LAUNCH)
         launch = "" if named_launch is None else launch_name(named_launch)
-        record = self._record(request, api_path, key, launch)
+        record = self._record(request, api_path, grant.address, key, launch)
         builder = RecordBuilder(record, runtime.clock, runtime.finish)
         if runtime.usage_recorder.waits:
             builder.on_finalized = partial(self._hold, runtime, request)
@@ -182,7 +156,7 @@ class App:
                     return
             if is_talk:
                 client_request = ClientRequest(
-                    api_path, request.headers, request.table, request.query, key, key_slot=key_slot
+                    api_path, request.headers, request.table, request.query, key, grant.changes, key_slot=key_slot
                 )
                 body = received(runtime, request, builder.record.key)
                 await serve(Exchange(runtime, client_request, request, builder), body)
@@ -208,6 +182,39 @@ class App:
             if request.held is not None:
                 await request.held
 
+    async def _decide(self, runtime: Runtime, request: ServerRequest, head: Head) -> AccessGrant | None:
+        """Decide whether a request is let in; None if it was refused, or was about the gateway itself and served."""
+        api_path, guard, given = api_path_of(request.path), runtime.guard, request.table.get
+        if api_path.kind is _ADMIN:
+            await self._administer(runtime, request, api_path)
+            return None
+        refused: Identity | None = None
+        try:
+            guard.admit(request)
+            if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
+                request.respond(204, guard.preflight(request), b"")
+                return None
+            if given(b"sec-websocket-key") is not None:
+                # The status from which clients fall back to HTTP at once instead of trying again.
+                raise ClientError(426, "WebSocket is not supported; use the same path over HTTP")
+            if api_path.methods and request.method not in api_path.methods:
+                raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
+            key = None if api_path.kind in _OPEN_KINDS else guard.identify(request, api_path.protocol)
+            if key is not None:
+                refused = key
+                self._check_rights(runtime, request, api_path, key)
+                refused = None
+            if await self._own(runtime, request, api_path, key):
+                return None
+        except (ClientError, Busy) as error:
+            self._refuse(request, api_path, error, refused)
+            return None
+        grant = guard.grant(request, api_path, key)
+        # The operator's role does not follow from the key alone.
+        if api_path.kind is _CONVERSATION and (key is None or may_use(key.rights.role, request.method, api_path.kind)):
+            guard.grants.remember(head, grant)
+        return grant
+
     def _check_rights(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Identity) -> None:
         """Refuse an endpoint that the role or the lists of a key do not permit."""
         rights, kind = key.rights, api_path.kind
@@ -219,10 +226,6 @@ class App:
             raise ClientError(403, f"a gateway key with the role {role} may not use this path, which needs {needed}")
         if rights.models is not None or rights.paths is not None:
             check_endpoint(rights, request.method, api_path, request.query)
-        if kind is _CONVERSATION and role == rights.role:
-            if len(self._permitted) >= _MAX_PERMITTED:
-                self._permitted.clear()
-            self._permitted[id(rights), api_path.rest] = rights
 
     def _role(self, runtime: Runtime, request: ServerRequest, key: Identity | None) -> str:
         """The role of a request: that of its key. Without keys, and with the key of `launch` on this machine, it is the
@@ -264,7 +267,12 @@ class App:
             identity = runtime.guard.identify(request, api_path.protocol)
         except (ClientError, Busy) as error:
             if not isinstance(error, UnknownKeysLimited):
-                _refused(runtime.builder_of_unauthenticated(self._record(request, api_path)), error)
+                _refused(
+                    runtime.builder_of_unauthenticated(
+                        self._record(request, api_path, client_address(request, runtime.proxies))
+                    ),
+                    error,
+                )
             send_error(request, _as_client_error(error), _door_headers(error))
             return
         await self.admin.serve(runtime, request, identity)
@@ -358,7 +366,7 @@ class App:
     ) -> None:
         """Refuse a request; with the key if it is refused for its rights."""
         runtime = self.runtime
-        record = self._record(request, api_path, key)
+        record = self._record(request, api_path, client_address(request, runtime.proxies), key)
         headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
         headers += _door_headers(error)
         if isinstance(error, UnknownKeysLimited):
@@ -373,7 +381,7 @@ class App:
         request.respond(builder.record.status, headers, body)
 
     def _record(
-        self, request: ServerRequest, api_path: ApiPath, key: Identity | None = None, launch: str = ""
+        self, request: ServerRequest, api_path: ApiPath, address: str, key: Identity | None = None, launch: str = ""
     ) -> Record:
         """The record of a request that begins."""
         runtime, headers, now, path = self.runtime, request.table, time.time_ns() // 1000, api_path.rest
@@ -386,7 +394,7 @@ class App:
             now,
             # Most are conversations, and members of an enumeration are slow to look up.
             CONVERSATION if api_path.kind is _CONVERSATION else _RECORD_KINDS.get(api_path.kind, ""),
-            client_address(request, runtime.proxies),
+            address,
             _program(headers.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH]),
             "" if key is None else key.name,
             launch,

@@ -96,7 +96,7 @@ class ModelResolver:
         self._narrowed: dict[tuple[str, ...], ModelResolver] = {}
         self._routes = _RouteIndex(settings.routes)
         self._defaults = _RouteIndex(settings.defaults)
-        # Routes of names for clients of a protocol, and those that rights permit, which are found by their value.
+        # Routes of names for clients of a protocol; and by the value of rights, the routes that they permit.
         self._cache: dict[tuple[str, str], Route] = {}
         self._permitted: dict[tuple[str, str, Rights], Route] = {}
         # The model list of a provider, if it was requested.

@@ -86,7 +86,7 @@ def test_what_may_name_models_is_read(members: bytes, may_name: bool) -> None:
     assert api_path is not None
     body = b'{"model":"a/small","messages":[],"max_tokens":9%b}' % members
     glance = glance_at(body, api_path)[0]
-    assert may_name_models(glance.protocol, glance.members) is may_name
+    assert may_name_models(glance) is may_name
 
 
 def test_a_key_without_a_list_names_what_it_likes() -> None:

@@ -19,7 +19,7 @@ _FORWARDED = b"x-forwarded-for"
 _MAX_FORWARDED_BYTES = 1024
 _MAPPED = "::ffff:"
 # Headers by which a proxy states that it forwards for another client.
-_PROXIED = frozenset(
+PROXIED = frozenset(
     {
         b"x-forwarded-for",
         b"forwarded",
@@ -69,10 +69,10 @@ def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     uncertain if a trusted proxy names no client, or if another peer sends proxy headers."""
     if not proxies:
         # Nearly every gateway.
-        return request.peer if request.table.keys().isdisjoint(_PROXIED) else ""
+        return request.peer if request.table.keys().isdisjoint(PROXIED) else ""
     peer = read_address(request.peer)
     if peer is None or not any(peer in network for network in proxies):
-        return request.peer if request.table.keys().isdisjoint(_PROXIED) else ""
+        return request.peer if request.table.keys().isdisjoint(PROXIED) else ""
     for written in reversed(_forwarded_hops(request)):
         hop = _address(written)
         if hop is None or not any(hop in network for network in proxies):
@@ -88,7 +88,7 @@ def peer_address(peer: str, proxies: Sequence[Network]) -> str:
 
 def is_local_client(request: Headed, address: str) -> bool:
     """Whether a request comes from this machine and was not forwarded by a proxy on it."""
-    return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
+    return is_loopback(address) and all(request.header(name) is None for name in PROXIED)
 
 
 def _forwarded_hops(request: ServerRequest) -> list[str]:

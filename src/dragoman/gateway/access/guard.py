@@ -19,13 +19,14 @@ from dragoman.gateway.access.client_address import (
     networks,
     read_address,
 )
+from dragoman.gateway.access.grant import ENDING, AccessGrant, AccessGrants
 from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey
-from dragoman.gateway.paths import MESSAGES
+from dragoman.gateway.paths import MESSAGES, ApiPath
 from dragoman.gateway.workers.protection import Protection, protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import COMMAND_LINE_KEY, Identity, Rights
+from dragoman.identities.identity import COMMAND_LINE_KEY, DATABASE, Identity, Rights
 from dragoman.identities.permissions import narrows, permits_address
 
 _BEARER = b"bearer "
@@ -67,6 +68,8 @@ class Guard:
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
         # Host values that were found good: nearly every request brings the same one.
         self._good: set[bytes] = set()
+        # Decisions, found again by the heads of requests.
+        self.grants = AccessGrants()
 
     @property
     def open(self) -> bool:
@@ -123,6 +126,25 @@ class Guard:
         if addresses is not None and not _is_listed(addresses, certain_address(request, self._proxies)):
             raise ClientError(403, "this gateway key may not be used from this address")
         return key
+
+    def grant(self, request: ServerRequest, api_path: ApiPath, key: Identity | None) -> AccessGrant:
+        """The grant for a request that was let in."""
+        address = client_address(request, self._proxies)
+        if key is None:
+            return AccessGrant(api_path, key, address)
+        now = self._now()
+        ends = [end for end in (key.expires, *(each.until for each in key.digests)) if end is not None and end > now]
+        changes = ENDING if ends or key.source == DATABASE else self.identities.changes
+        return AccessGrant(api_path, key, address, changes, min(ends, default=None))
+
+    def holds(self, grant: AccessGrant) -> bool:
+        """Whether a grant holds that may end although no key changed."""
+        key = grant.key
+        if key is None:
+            return self.open and self.identities.was_read
+        return (grant.ends is None or grant.ends > self._now()) and (
+            key.source != DATABASE or self.identities.is_current
+        )
 
     def check_again(self, key: Identity) -> None:
         """Refuse a key that was revoked, narrowed or ended since its request arrived. Called before the first call to a

@@ -99,6 +99,8 @@ class IdentityTable:
         # Names of identities that the configuration hides.
         self.hidden: frozenset[str] = frozenset()
         self.several_owners = False
+        # How often the keys of either source were changed.
+        self.changes = 0
         # Looked-up texts, which a change of either source forgets.
         self._known: dict[bytes, KnownKey] = {}
         self._thread: threading.Thread | None = None
@@ -115,18 +117,18 @@ class IdentityTable:
                 return _MISTYPED
             known = self._find(digest_of(text))
             if known is None:
-                return _UNKNOWN if self._is_current() else _UNREADABLE
+                return _UNKNOWN if self.is_current else _UNREADABLE
             if len(self._known) >= _MAX_KNOWN_TEXTS:
                 self._known.clear()
             self._known[text] = known
-        return known if known.identity.source != DATABASE or self._is_current() else _UNREADABLE
+        return known if known.identity.source != DATABASE or self.is_current else _UNREADABLE
 
     def is_in_force(self, identity: Identity) -> bool:
         """Whether an identity that was looked up before is still the same, and accepted."""
         owner = identity.owner
         if identity.source != DATABASE:
             return self._configured_owners.get(owner) is identity
-        return self._is_current() and self._rows.by_digest.get(owner) is identity and not self._refusal_of(identity)
+        return self.is_current and self._rows.by_digest.get(owner) is identity and not self._refusal_of(identity)
 
     def present(self, identity: Identity) -> LookUp:
         """The present state of an identity that was looked up before."""
@@ -134,7 +136,7 @@ class IdentityTable:
         if identity.source != DATABASE:
             configured = self._configured_owners.get(owner)
             return _UNKNOWN if configured is None else KnownKey(identity=configured)
-        if not self._is_current():
+        if not self.is_current:
             return _UNREADABLE
         stored = self._rows.owned(owner)
         return _UNKNOWN if stored is None else KnownKey(identity=stored, refusal=self._refusal_of(stored))
@@ -143,6 +145,11 @@ class IdentityTable:
     def was_read(self) -> bool:
         """Whether it was known at any time which identities the database has."""
         return self._read_at is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the identities of the database are known well enough to accept or refuse a text by them."""
+        return self._read_at is not None and self._clock() - self._read_at <= self._key_grace
 
     @property
     def count(self) -> int:
@@ -252,6 +259,7 @@ class IdentityTable:
 
     def _changed(self) -> None:
         """Know what follows from the keys of both sources."""
+        self.changes += 1
         self._known.clear()
         rows = self._rows
         self.several_owners = self._has_several_owners(rows)
@@ -276,10 +284,6 @@ class IdentityTable:
         return frozenset(name for owner, name in found.items() if owner not in rows.revoked)
 
     # Look-ups.
-
-    def _is_current(self) -> bool:
-        """Whether the identities of the database are known well enough to accept or refuse a text by them."""
-        return self._read_at is not None and self._clock() - self._read_at <= self._key_grace
 
     def _find(self, digest: bytes) -> KnownKey | None:
         configured = self._configured.get(digest)

@@ -201,7 +201,7 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
     """Call a target until it has answered, or nothing can be done about how it failed."""
     runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
     target, prepared = attempt.target, attempt.prepared
-    key = exchange.client_request.key
+    key, key_changes = exchange.client_request.key, exchange.client_request.key_changes
     if key is not None and (providers := key.rights.providers) is not None and target.provider.name not in providers:
         # Routes were made without it: this is the last look.
         require_provider(key, target)
@@ -214,8 +214,8 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
             exchange.calls.queued()
             exchange.slot = await runtime.admitted(target.provider.name, record)
             exchange.calls.admitted()
-        if exchange.calls.count == 1 and exchange.client_request.key is not None:
-            _check_key_again(exchange, exchange.client_request.key)
+        if key is not None and exchange.calls.count == 1 and key_changes != runtime.guard.identities.changes:
+            _check_key_again(exchange, key)
         runtime.usage_recorder.open(record, target, len(attempt.body))
         headers, share = prepared.headers, runtime.sample_ratio
         if record.trace or share is not None:

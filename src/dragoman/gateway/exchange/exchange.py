@@ -140,7 +140,7 @@ class Exchange:
 
     def set_request(self, request: UnderstoodRequest) -> None:
         """Serve this request."""
-        request.retry_state.has_client_keys = not self.runtime.guard.open
+        request.retry_state.has_client_keys = self.client_request.key is not None or not self.runtime.guard.open
         self.request, self.responses.retry_state = request, request.retry_state
 
     # Work on bytes.

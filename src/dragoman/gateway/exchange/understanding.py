@@ -72,7 +72,7 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
     if target is None:
         try:
             route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights)
-            if rights.models is not None and may_name_models(parsed.glance.protocol, parsed.glance.members):
+            if rights.models is not None and may_name_models(parsed.glance):
                 await _check_names(exchange, body, parsed, route.targets)
         except DragomanError:
             _record(exchange, body, parsed)

@@ -3,11 +3,11 @@ list of models may name there what it may request: a name that leads to just tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
@@ -32,61 +32,67 @@ _OWN_NAME = path_tree(["model"])
 _MAX_NAMES = 64
 
 
-def may_name_models(protocol: str, members: Mapping[str, Raw]) -> bool:
-    """Whether a conversation with these members may name other models. Most have tools, and no tool has a member
-    `model`, or models of a panel: to look for the names of these members is faster than to read them."""
-    names = (protocol, *members)
-    places = _PLACES.get(names)
-    if places is None:
-        places = _find_places(protocol, members)
-        if len(_PLACES) < _MAX_REMEMBERED and sum(map(len, names)) <= _MAX_NAMES_LENGTH:
-            _PLACES[names] = places
-    for name in places:
-        if not name:
-            return True
-        value = bytes(members[name])
-        seen = _SEEN.get(value[-_SAMPLE:])
-        if seen is not None and seen[0] == value:
-            found = seen[1]
-        else:
-            # Letters in another case are another spelling, and so are escapes.
-            lower = value.lower()
-            found = b'"model"' in lower or b'"analysis_models"' in lower or b"\\u" in value
-            if len(value) <= _MAX_VALUE_BYTES:
-                if len(_SEEN) >= _MAX_SEEN:
-                    _SEEN.clear()
-                _SEEN[value[-_SAMPLE:]] = value, found
-        if found:
-            return True
-    return False
+def may_name_models(glance: RequestGlance) -> bool:
+    """Whether a conversation may name other models. Most have tools, and no tool has a member `model`, or models of a
+    panel: to look for the names of these members is faster than to read them."""
+    members = glance.members
+    roots = _ROOTS.get(glance.protocol) or _find_roots(glance.protocol)
+    if not roots.unusual.isdisjoint(members) and (
+        not roots.naming.isdisjoint(members)
+        or any(_may_name(members[name]) for name in roots.searched if name in members)
+    ):
+        return True
+    tools = members.get(_TOOLS)
+    if tools is None or tools in _HARMLESS_TOOLS:
+        return False
+    if tools in _OTHER_TOOLS:
+        return True
+    found = _may_name(tools)
+    if memoryview(tools).nbytes <= _MAX_TOOLS_BYTES:
+        seen = _OTHER_TOOLS if found else _HARMLESS_TOOLS
+        seen.insert(0, tools.copy())
+        del seen[_MAX_SEEN:]
+    return found
 
 
-# How the paths of these members end.
-_USUAL = ("/model", "/analysis_models/*")
+def _may_name(value: Raw) -> bool:
+    """Whether a value may have a member `model`, or models of a panel."""
+    # Letters in another case are another spelling, and so are escapes.
+    lower = bytes(value).lower()
+    return b'"model"' in lower or b'"analysis_models"' in lower or b"\\u" in lower
 
 
-def _find_places(protocol: str, members: Mapping[str, Raw]) -> tuple[str, ...]:
-    """The members under which a conversation may have one of these; "" for one that names models otherwise."""
+class _Roots(Struct, frozen=True):
+    """Members of conversations of a protocol beside tools: which name models, in which names are searched for, both."""
+
+    naming: frozenset[str]
+    searched: frozenset[str]
+    unusual: frozenset[str]
+
+
+# How the paths of members end whose names are searched for.
+_SEARCHED = ("/model", "/analysis_models/*")
+_TOOLS = "tools"
+# Tools that were searched, the latest first: an agent sends the same ones with every request.
+_HARMLESS_TOOLS: list[Raw] = []
+_OTHER_TOOLS: list[Raw] = []
+_MAX_SEEN, _MAX_TOOLS_BYTES = 32, 128 * 1024
+_ROOTS: dict[str, _Roots] = {}
+
+
+def _find_roots(protocol: str) -> _Roots:
     paths = codec_of(protocol).model_members
-    certain = {path.partition("/")[0] for path in paths if not path.endswith(_USUAL)}
-    roots = {path.partition("/")[0] for path in paths}
-    return tuple("" if name in certain else name for name in members if name in roots)
-
-
-# Members of conversations, by which a program is known again, and where they may name models.
-_PLACES: dict[tuple[str, ...], tuple[str, ...]] = {}
-_MAX_REMEMBERED, _MAX_NAMES_LENGTH = 256, 1024
-# Whether a value may have a member `model`, by its last bytes, with all of them: an agent sends the same tools with
-# every request, and to compare bytes is faster than to hash them.
-_SEEN: dict[bytes, tuple[bytes, bool]] = {}
-_MAX_SEEN, _MAX_VALUE_BYTES, _SAMPLE = 64, 16 * 1024, 32
+    naming = frozenset(path.partition("/")[0] for path in paths if not path.endswith(_SEARCHED))
+    searched = frozenset(path.partition("/")[0] for path in paths) - {_TOOLS} - naming
+    roots = _ROOTS[protocol] = _Roots(naming, searched, naming | searched)
+    return roots
 
 
 def check_deeper_names(
     resolver: ModelResolver, rights: Rights, glance: RequestGlance, targets: Iterable[Target]
 ) -> None:
     """Refuse names in a conversation that its key may not use. They reach a provider only where the body is relayed."""
-    if not limits_models(rights) or not may_name_models(glance.protocol, glance.members):
+    if not limits_models(rights) or not may_name_models(glance):
         return
     tree = _tree(glance.protocol)
     relaying = {target.provider.name for target in targets if target.endpoint.protocol == glance.protocol}
