@@ -78,7 +78,6 @@ class Ear:
 
     def __init__(self) -> None:
         self.received = 0
-        self.last = 0.0
         self.heard: list[object] = []
 
     def on_head(self, status: int, headers: HeaderList) -> None:
@@ -139,7 +138,6 @@ def test_one_reading_is_one_head_one_piece_and_one_end() -> None:
         assert made.shelf.released == [made.connection]
         assert made.connection.reused
         assert made.ear.received > 0
-        assert made.ear.last > 0
 
     scene(play)
 

@@ -157,6 +157,14 @@ def test_plain_text_passes_between_the_bytes_of_another_form() -> None:
     assert text.take() is None
 
 
+@pytest.mark.parametrize(("number", "expected"), [(None, b"<a><b c>"), (3, b"<a>3!<b c>4!")])
+def test_several_frames_pass_at_once(number: int | None, expected: bytes) -> None:
+    text = passing(number=number)
+    assert text.passed(frame(chunk("a")) + frame(chunk("b c"))) == expected
+    run = text.take()
+    assert run is not None and (run.text, run.strings) == ("ab c", [b"a", b"b c"])
+
+
 def test_frames_that_have_numbers_get_them_in_order() -> None:
     text = passing(number=9)
     assert [text.passed(frame(chunk(word))) for word in ("a", '"', "b")] == [b"<a>9!", None, b"<b>10!"]
@@ -171,7 +179,10 @@ def test_frames_that_have_numbers_get_them_in_order() -> None:
         frame(chunk("#")).replace(b"#", b"\xff"),
         frame(chunk("#")).replace(b"#", b"\x7f"),
         frame(chunk("#")).replace(b"#", b'a"}'),
-        frame(chunk("a")) + frame(chunk("b")),
+        frame(chunk("a")) + frame(chunk("")),
+        frame(chunk("a")) + frame(chunk('"')),
+        frame(chunk("#")).replace(b"#", b"\xc3") + frame(chunk("#")).replace(b"#", b"\xa9"),
+        frame(chunk("a")) + frame(b"{}") + frame(chunk("b")),
         frame(chunk("a"))[:-1],
         frame(chunk("a", model="other")),
         frame(chunk("a" * 1000)),

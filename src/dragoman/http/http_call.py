@@ -50,9 +50,9 @@ class HttpCall(Struct, eq=False, weakref=True):
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     status: int = 0
     headers: HeaderList = []
-    # For time limits: raw bytes so far, and the time of the last ones.
+    # Raw bytes so far; and when the request was sent.
     received: int = 0
-    last: float = 0.0
+    sent_at: float = 0.0
     # How often the request was sent again, because a pooled connection was dead.
     renewed: int = 0
     _connection: UpstreamConnection | None = None
@@ -91,7 +91,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             connection = pooled or await self._connect()
             self._connection = connection
             self._was_pooled = connection.was_pooled
-            self.last = self._loop.time()
+            self.sent_at = self._loop.time()
             head = self._head if self._pool.reusable() else b"%b%b\r\n" % (self._head[:-2], CLOSE)
             if connection.send(self, head, request.body, request.method == "HEAD"):
                 self._waiter = self._loop.create_future()
@@ -224,7 +224,7 @@ class HttpCall(Struct, eq=False, weakref=True):
 
     def on_break(self, error: UpstreamError) -> None:
         """Deliver buffered data, then the error; or retry on a new connection, if this one was stale."""
-        stale = self._was_pooled and not self.renewed and self._loop.time() - self.last < STALE_SECONDS
+        stale = self._was_pooled and not self.renewed and self._loop.time() - self.sent_at < STALE_SECONDS
         if stale and not self.received:
             self._connection = None
             self._lost = True

@@ -86,6 +86,8 @@ class ServerRequest(Struct, eq=False):
     chunked: bool = False
     # Whether the reply has no body, whatever is written.
     mute: bool = False
+    # Whether a piece needs nothing but its length: the head is sent, and the reply has not ended.
+    _is_flowing: bool = False
     paused: bool = False
     resumed: asyncio.Future[None] | None = None
     # The future that holds back further data.
@@ -123,6 +125,10 @@ class ServerRequest(Struct, eq=False):
 
     def write(self, data: bytes) -> None:
         """Send a piece of a streamed reply at once; an empty one sends the head alone, if it is still to be sent."""
+        if self._is_flowing:
+            if data:
+                self._channel.send(b"%x\r\n%b\r\n" % (len(data), data))
+            return
         if not self.started or self.ended:
             if self._channel.gone:
                 return
@@ -132,6 +138,7 @@ class ServerRequest(Struct, eq=False):
         piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked and data else data
         if self.head:
             piece, self.head = self.head + piece, b""
+        self._is_flowing = self.chunked and not self.mute
         self._channel.send(piece)
 
     def end(self) -> None:
@@ -141,6 +148,7 @@ class ServerRequest(Struct, eq=False):
         if not self.started:
             raise RuntimeError("a reply was ended before it began")
         self.ended = True
+        self._is_flowing = False
         last = LAST_CHUNK if self.chunked and not self.mute else b""
         head, self.head = self.head, b""
         if head or last:
@@ -150,6 +158,7 @@ class ServerRequest(Struct, eq=False):
         """Break the reply off so that the client sees it: the connection closes without the terminating chunk."""
         if not self.ended:
             self.ended = True
+            self._is_flowing = False
             self.head = b""
             self._channel.sever(self.started and not self.chunked)
 

@@ -55,7 +55,6 @@ class Receiver(Protocol):
     """The owner of the call, called from within the read callback."""
 
     received: int
-    last: float
 
     def on_head(self, status: int, headers: HeaderList) -> None:
         """The final status and headers are there."""
@@ -279,9 +278,8 @@ class UpstreamConnection(asyncio.Protocol):
             return
         size = len(data)
         receiver.received += size
-        receiver.last = self._loop.time()
-        self._barren += size
-        if not self._headed:
+        was_headed = self._headed
+        if not was_headed:
             self._fed = data
             # Whether a part of the request has not arrived at the other side, as far as the system reports it.
             self._early = self.reused and (
@@ -292,6 +290,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             broken = True
+        if was_headed and len(self._pieces) == 1 and size <= LARGE_READ and not (broken or self._ended):
+            # A part of the body and nothing else, as nearly all reads of a stream are.
+            self._barren = 0
+            receiver.on_data(self._pieces.pop())
+            return
+        self._barren += size
         if self._has_new_head:
             self._report_head(receiver)
         elif not self._headed:

@@ -83,8 +83,11 @@ class StreamDelivery:
         # Bytes that are charged to the key's budget.
         self.charged = 0
         # Bytes of content that may pass from `_take` to the client: none unless the last chunk was content.
-        self._flowing = 0
+        self._flowing: float = 0
         self._may_flow = False
+        self._limits, self._client = exchange.limits, exchange.client
+        self._pass_content = translator.pass_content
+        self._flowed: Callable[[bytes], None] = list[bytes]().append
         self._is_relay = attempt.prepared.relay
         self._passed: Passed | None = None
         self._unframer: Unframer | None = None
@@ -128,6 +131,7 @@ class StreamDelivery:
             # The stream continues after a pause.
             self._max_bytes -= self._passed.size
         self._passed = self.attempt.passed = passed = Passed()
+        self._flowed = passed.recent.append
         self._unframer, self._has_hung_up = self.attempt.unframer, False
         writer = exchange.storage.writer if self._is_relay else None
         # A stored stream gets other names on its way.
@@ -152,7 +156,7 @@ class StreamDelivery:
         else:
             limits.opening()
         try:
-            await events.pump(self._take)
+            await events.pump(self._take if self._unframer is None else self._take_framed)
             if (unframer := self._unframer) is not None:
                 self._unframer = None
                 self._take(unframer.close())
@@ -186,31 +190,31 @@ class StreamDelivery:
 
     def _take(self, chunk: bytes) -> None:
         """Take a chunk, from the provider's read callback. One of nothing but content, the usual, passes at once."""
-        limits = self.exchange.limits
-        limits.received_at = self._clock()
-        if self._unframer is not None:
-            chunk = self._unframer.feed(chunk)
-        passed, events = self._passed, self.events
-        assert events is not None and passed is not None
-        added = len(chunk)
-        size = passed.size + added
-        if size > self._max_bytes:
-            raise Oversized(TOO_LARGE)
-        if passed.size < passed.max_size:
-            passed.chunks.append(chunk if size <= passed.max_size else chunk[: passed.max_size - passed.size])
-        passed.size = size
-        if added < self._flowing and (out := self.translator.pass_content(chunk)) is not None:
-            self._flowing -= added
-            limits.content_sent()
-            self.exchange.client.write(out)
+        now = self._clock()
+        if len(chunk) < self._flowing and (out := self._pass_content(chunk)) is not None:
+            self._flowing -= len(chunk)
+            self._flowed(chunk)
+            self._limits.content_passed(now)
+            self._client.write(out)
             return
         self._flowing = 0
+        self._limits.received_at = now
+        passed, events = self._passed, self.events
+        assert events is not None and passed is not None
+        if passed.size + len(chunk) > self._max_bytes:
+            raise Oversized(TOO_LARGE)
+        passed.add(chunk)
         events.take(chunk)
         # An unfinished event, held frames, and what the end of the stream repeats.
         held = events.held + self.attempt.held_size
         if held > self.charged + _UNCHARGED:
             self.exchange.open_charge().add(held - self.charged)
             self.charged = held
+
+    def _take_framed(self, chunk: bytes) -> None:
+        """Take a chunk in a provider's own framing."""
+        assert self._unframer is not None
+        self._take(self._unframer.feed(chunk))
 
     def _translated(self, chunk: bytes, out: bytes, flow: Flow) -> None:
         """Send the translation of a chunk."""
@@ -223,7 +227,8 @@ class StreamDelivery:
                 limits.sent_at = limits.received_at
                 exchange.client.write(out)
             if flow is _BROUGHT_CONTENT and self._may_flow and self.events is not None and self.events.task is None:
-                self._flowing = _UNLOOKED
+                assert self._passed is not None
+                self._flowing = min(_UNLOOKED, self._max_bytes - self._passed.size)
             return
         assert self._passed is not None
         self._passed.hold(chunk)

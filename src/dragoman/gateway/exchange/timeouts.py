@@ -122,9 +122,9 @@ class TimeLimits:
             self.phase = _READING
             self._go_on()
 
-    def content_sent(self) -> None:
+    def content_passed(self, now: float) -> None:
         """More content was received, and sent at once."""
-        self._content_at = self.sent_at = self.received_at
+        self._content_at = self.sent_at = self.received_at = now
 
     def _go_on(self) -> None:
         """Remove the total limit of a healthy stream, unless it is configured (pitfall 334)."""

@@ -54,19 +54,39 @@ class Passed(Struct, eq=False):
     """The size of a stream, and the sample for its estimate. Some begin with megabytes that echo instructions and
     tools: only the last of those is retained, and content after them as if they were absent."""
 
-    size: int = 0
+    _size: int = 0
     # The last chunk before content, the content, and the maximum sample; 0 means not begun.
     before: bytearray = bytearray()
     chunks: list[bytes] = []
     max_size: int = 0
+    # Chunks of content that `add` has not seen yet; the stream appends them itself.
+    recent: list[bytes] = []
+
+    @property
+    def size(self) -> int:
+        """The size of all pieces."""
+        if self.recent:
+            self._catch_up()
+        return self._size
 
     def take(self, chunk: bytes) -> None:
         """Know of a piece."""
         self.hold(chunk)
+        self.add(chunk)
+
+    def add(self, chunk: bytes) -> None:
+        """Know of a piece that is held already, where it has to be."""
+        size = self.size
         # One read of a fast provider may exceed the sample.
-        if self.size < self.max_size:
-            self.chunks.append(chunk[: self.max_size - self.size])
-        self.size += len(chunk)
+        if size < self.max_size:
+            self.chunks.append(chunk[: self.max_size - size])
+        self._size = size + len(chunk)
+
+    def _catch_up(self) -> None:
+        chunk = b"".join(self.recent)
+        # The list stays, because others add to it.
+        self.recent.clear()
+        self.add(chunk)
 
     def hold(self, chunk: bytes) -> None:
         """Store a chunk in which content may begin, until it has begun."""
@@ -83,6 +103,8 @@ class Passed(Struct, eq=False):
     @property
     def sample(self) -> bytes:
         """The sample."""
+        if self.recent:
+            self._catch_up()
         return b"".join([self.before, *self.chunks])
 
     @property
