@@ -15,7 +15,9 @@ def test_a_port_is_given_again_after_all_others() -> None:
     with bound_socket() as bound:
         given = [free_port() for _ in range(2 * BLOCK)]
         assert bound.getsockname()[1] not in given
-    assert len(set(given[: BLOCK // 2])) == BLOCK // 2
+    # Ports may be in use for a minute after a connection to them ended, and are passed over meanwhile.
+    again = next(at for at, port in enumerate(given) if port in given[:at])
+    assert given[again] == given[0]
 
 
 def test_there_are_more_ports_while_all_are_in_use() -> None:
@@ -33,5 +35,4 @@ def test_another_process_has_other_ports() -> None:
         [sys.executable, "-c", _DRAW], cwd=Path(__file__).parents[1], capture_output=True, check=True, timeout=60
     )
     others = set(map(int, child.stdout.split()))
-    assert len(others) > BLOCK // 2
-    assert not own & others
+    assert others and not own & others

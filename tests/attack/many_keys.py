@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dragoman.identities.changes import LOCAL_MAKER
 from dragoman.identities.key_text import digest_of
+from dragoman.store.connection import Transaction
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.transaction import Transaction
 from tests.attack.measuring import Attack, Cost, bearer, cpu_of, measured, memory_of, workers_of
 from tests.attack.neighbour import provider
 from tests.server.process import Served, provided

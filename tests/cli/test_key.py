@@ -296,7 +296,7 @@ def test_pitfall_733_no_key_text_is_in_a_file_or_a_later_output(place: Path) -> 
 def test_pitfall_739_a_long_list_is_read_in_pages(place: Path) -> None:
     rights = '{"role":"client"}'
     with opened(place / "state.db") as tables, tables.transaction():
-        tables.connection.executemany(
+        tables.connection.many(
             "INSERT INTO identities (name, owner, rights, tags, created, created_by, generation)"
             " VALUES (?, ?, ?, '{}', 1, 'x', 1)",
             [(f"key-{number:04}", number.to_bytes(32, "big"), rights) for number in range(2500)],

@@ -127,12 +127,12 @@ def test_a_name_that_may_be_a_key_text_is_not_sent(house: House, place: Path) ->
 
 def test_lists_are_read_page_by_page(house: House, place: Path) -> None:
     with opened(place / "state.db") as tables, tables.transaction():
-        tables.connection.executemany(
+        tables.connection.many(
             "INSERT INTO identities (name, owner, rights, tags, created, created_by, generation)"
             " VALUES (?, ?, '{}', '{}', 1, 'x', 1)",
             [(f"key-{number:04}", number.to_bytes(32, "big")) for number in range(1500)],
         )
-        tables.connection.executemany(
+        tables.connection.many(
             "INSERT INTO audit (time, actor, action, subject, before, after) VALUES (1, 'x', 'create', ?, NULL, '{}')",
             [(f"key-{number:04}",) for number in range(1500)],
         )

@@ -14,6 +14,7 @@ from dragoman.store import Store, Tables
 from tests.gateway.harness import Answer, House, Received, Reply, running, settings_for
 from tests.identities.holders import NO_LIMITS
 from tests.sdk.digging import Object, dig_text
+from tests.store.opened import sqlite
 from tests.waiting import wait_until
 
 T = TypeVar("T")
@@ -74,13 +75,11 @@ def tell_sqlite(house: House, statement: str) -> list[object]:
 
 
 def _told_sqlite(tables: Tables, statement: str) -> list[object]:
-    db = tables.connection
-    if db.in_transaction:
-        db.execute("COMMIT")
-    db.execute("PRAGMA query_only = OFF")
-    row = db.execute(statement).fetchone()
-    db.execute("PRAGMA query_only = ON")
-    db.execute("BEGIN")
+    db = sqlite(tables.connection)
+    db.rollback()
+    db.set_only_reads(False)
+    row = db.row(statement)
+    db.begin(writes=False)
     return [] if row is None else [*row]
 
 

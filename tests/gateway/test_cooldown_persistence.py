@@ -257,7 +257,7 @@ def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
         async with life(tmp_path / "state.db", clock=100.0, wall=NOON) as lived:
             store = lived.service.state.store
             assert store is not None
-            await store.write(lambda tables: tables.connection.execute("DROP TABLE rests"))
+            await store.write(lambda tables: tables.connection.change("DROP TABLE rests"))
             await lived.kept.load()
             assert "cannot load persisted cooldowns" in lived.out.getvalue()
 

@@ -42,7 +42,7 @@ from dragoman.http.reuse import Reuse
 from dragoman.http.server import HttpServer
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.http.upstream_connection import UpstreamConnection
-from dragoman.store import database
+from dragoman.store import MEMORY, database
 from tests.playbooks.printing import Names, Reply, lines_of, message_lines
 from tests.virtual_time import virtual_loop
 
@@ -74,7 +74,7 @@ class Stage:
         self._kept: dict[str, tuple[object, ...]] = {}
         self._reader: sqlite3.Connection | None = None
         self._holder: sqlite3.Connection | None = None
-        storage = replace(settings.storage, path=str(file)) if settings.storage.path else Storage(path=database.MEMORY)
+        storage = replace(settings.storage, path=str(file)) if settings.storage.path else Storage(path=MEMORY)
         self.settings = replace(settings, storage=storage)
         self.provider = Provider(self)
         # By name the present one, and all in the order of their beginning.

@@ -85,7 +85,7 @@ class Filling:
 
     def _add(self, table: str, *values: object) -> None:
         marks = ", ".join("?" * len(values))
-        self._tables.connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
+        self._tables.connection.change(f"INSERT INTO {table} VALUES ({marks})", values)
 
 
 @contextmanager

@@ -85,15 +85,15 @@ class Desk:
 
     def tree(self, placed: AssignedThread) -> dict[str, Node]:
         """The threads of a session by their names."""
-        found = self.tables.connection.execute(
+        found = self.tables.connection.rows(
             "SELECT id, name, class, parent, windows FROM threads WHERE session = ? ORDER BY id", (placed.session,)
-        ).fetchall()
+        )
         names = {number: name for number, name, _, _, _ in found}
         return {name: Node(kind, names.get(parent, ""), windows) for _, name, kind, parent, windows in found}
 
     def count(self, table: str) -> int:
         """How many rows a table has."""
-        return int(self.tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+        return self.tables.connection.number(f"SELECT count(*) FROM {table}")
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def contents(tables: RecordTables) -> dict[str, Table]:
         "heads": f"SELECT CASE WHEN digest GLOB '[wma]*' THEN substr(digest, 1, 1) ELSE digest END,"
         f" {thread.format('thread')}, state, time FROM tips",
     }
-    return {name: sorted(tables.connection.execute(each), key=repr) for name, each in statements.items()}
+    return {name: sorted(tables.connection.rows(each), key=repr) for name, each in statements.items()}
 
 
 def expected(entries: Sequence[JournalEntry], at_once: int) -> dict[str, Table]:
@@ -121,7 +121,7 @@ def check_any_order(tables: RecordTables, seed: int) -> None:
     for name, rows in wanted.items():
         if rows == alone[name] or name == "records":
             assert found[name] == rows, name
-    assert tables.connection.execute("SELECT count(*) FROM unassigned_relations").fetchone() == (0,)
+    assert tables.connection.row("SELECT count(*) FROM unassigned_relations") == (0,)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -149,7 +149,7 @@ def some(*numbers: int, key: str = "alice", session: str = "") -> list[JournalEn
 
 
 def left(tables: RecordTables) -> list[int]:
-    return [row[0] for row in tables.connection.execute("SELECT number FROM unassigned ORDER BY number")]
+    return [row[0] for row in tables.connection.rows("SELECT number FROM unassigned ORDER BY number")]
 
 
 def test_a_range_is_assigned_and_nothing_else(tables: RecordTables) -> None:
@@ -159,7 +159,7 @@ def test_a_range_is_assigned_and_nothing_else(tables: RecordTables) -> None:
     assert numbers == [8, 7, 6]
     assert DeferredAssigner(tables).assign_rows(numbers) == 3
     assert left(tables) == [1, 2, 3, 4, 5, 9, 10]
-    assert tables.connection.execute("SELECT session FROM records ORDER BY number").fetchall() == [
+    assert tables.connection.rows("SELECT session FROM records ORDER BY number") == [
         (number,) for number in (0, 0, 0, 0, 0, 1, 2, 3, 0, 0)
     ]
 
@@ -175,7 +175,7 @@ def test_earlier_turns_of_what_is_in_a_range_are_assigned_with_it(tables: Record
     # Only the last four turns are known by their ends.
     assert DeferredAssigner(tables).assign_rows([12]) == 10
     assert left(tables) == [6, 7]
-    found = tables.connection.execute("SELECT DISTINCT session, thread FROM records ORDER BY 1").fetchall()
+    found = tables.connection.rows("SELECT DISTINCT session, thread FROM records ORDER BY 1")
     assert found == [(0, 0), (1, 1)]
 
 
@@ -252,7 +252,7 @@ def test_rows_that_are_removed_before_they_are_assigned_leave_their_sums(tables:
     assert tables.records.remove_before(NOON + 3 * MINUTE, 10) == 2
     assert left(tables) == [3]
     DeferredAssigner(tables).assign_oldest()
-    assert tables.connection.execute("SELECT thread, sum(requests) FROM thread_sums GROUP BY thread").fetchall() == [
+    assert tables.connection.rows("SELECT thread, sum(requests) FROM thread_sums GROUP BY thread") == [
         (0, 2),
         (1, 1),
     ]
@@ -262,7 +262,7 @@ def test_rows_that_are_removed_before_they_are_assigned_leave_their_sums(tables:
     ingest(tables, [entry(5)])
     assert left(tables) == []
     assert DeferredAssigner(tables).assign_oldest() == 0
-    assert tables.connection.execute("SELECT count(*) FROM unassigned_relations").fetchone() == (0,)
+    assert tables.connection.row("SELECT count(*) FROM unassigned_relations") == (0,)
 
 
 def test_a_command_assigns_the_newest_and_says_how_many_are_left(

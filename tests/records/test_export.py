@@ -201,7 +201,7 @@ def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
 def test_calls_of_rows_that_another_release_wrote_are_those_of_the_row() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(replace(entry(1), provider_request_id="up_1"), AssignedThread())])
-        tables.connection.execute("UPDATE records SET details = x'ff'")
+        tables.connection.change("UPDATE records SET details = x'ff'")
         ((call,),) = calls(Exports(tables.connection), 0, EVER)
     assert (call.id, call.provider) == ("up_1", "anthropic")
 

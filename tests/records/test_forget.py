@@ -63,7 +63,7 @@ def filled(path: Path, rows: int = 300) -> None:
             for number in range(rows)
         )
         fill(tables, [row for pair in both for row in pair])
-        tables.connection.execute("UPDATE threads SET facts = ? WHERE id = 1", (b"fact-of-alice",))
+        tables.connection.change("UPDATE threads SET facts = ? WHERE id = 1", (b"fact-of-alice",))
 
 
 def found_in_files(folder: Path) -> dict[str, list[bytes]]:

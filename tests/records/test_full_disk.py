@@ -41,7 +41,7 @@ from tests.records.invented import NOON, entry
 
 path = sys.argv[1]
 tables = open_record_tables(path)
-tables.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+tables.connection.change("PRAGMA wal_checkpoint(TRUNCATE)")
 journal = Journal(directory_of(path))
 for number in range(2000):
     journal.finalize(entry(number))
@@ -58,7 +58,7 @@ assert tables.records.count() == ingester.rows < 2000
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 ingester.ingest(journal.path)
 assert tables.records.count() == ingester.rows == 2000
-assert tables.connection.execute("SELECT sum(requests) FROM sums").fetchone() == (2000,)
+assert tables.connection.row("SELECT sum(requests) FROM sums") == (2000,)
 """
 
 

@@ -154,13 +154,13 @@ def test_tagged_exchanges_are_added_up_by_their_tags_beside_all_exchanges() -> N
                 batch.write_rows(tables)
                 batch.write_rollups(tables)
         db = tables.connection
-        assert db.execute("SELECT id, tags FROM tag_sets ORDER BY id").fetchall() == [(1, "team=web"), (2, "team=api")]
-        assert db.execute("SELECT tags FROM records ORDER BY number").fetchall() == [(1,), (0,), (2,), (1,)] * 2
-        assert db.execute("SELECT quarter, requests, cost FROM sums").fetchall() == [
+        assert db.rows("SELECT id, tags FROM tag_sets ORDER BY id") == [(1, "team=web"), (2, "team=api")]
+        assert db.rows("SELECT tags FROM records ORDER BY number") == [(1,), (0,), (2,), (1,)] * 2
+        assert db.rows("SELECT quarter, requests, cost FROM sums") == [
             (NOON // BUCKET_MICROSECONDS + at, 4, 6000) for at in (0, 1)
         ]
-        assert db.execute("SELECT tags, requests, cost FROM tag_sums").fetchall() == [(1, 2, 3000), (2, 1, 1500)] * 2
-        assert db.execute("SELECT tags, requests, cost FROM long_tag_sums WHERE span = 96").fetchall() == [
+        assert db.rows("SELECT tags, requests, cost FROM tag_sums") == [(1, 2, 3000), (2, 1, 1500)] * 2
+        assert db.rows("SELECT tags, requests, cost FROM long_tag_sums WHERE span = 96") == [
             (1, 4, 6000),
             (2, 2, 3000),
         ]
@@ -191,10 +191,10 @@ def test_a_set_of_a_transaction_that_failed_is_added_again() -> None:
                     if fails:
                         raise InterruptedError
             except InterruptedError:
-                assert tables.connection.execute("SELECT * FROM tag_sets").fetchall() == []
-        assert tables.connection.execute(
-            "SELECT r.id, g.tags FROM records r JOIN tag_sets g ON g.id = r.tags"
-        ).fetchall() == [("req_000000000000000000000001", "team=web")]
+                assert tables.connection.rows("SELECT * FROM tag_sets") == []
+        assert tables.connection.rows("SELECT r.id, g.tags FROM records r JOIN tag_sets g ON g.id = r.tags") == [
+            ("req_000000000000000000000001", "team=web")
+        ]
 
 
 def test_rows_between_which_others_have_no_session_await_one() -> None:
@@ -208,10 +208,10 @@ def test_rows_between_which_others_have_no_session_await_one() -> None:
         with tables.transaction():
             assert batch.write_rows(tables) == 6
         db = tables.connection
-        assert db.execute("SELECT number, second FROM unassigned").fetchall() == [
+        assert db.rows("SELECT number, second FROM unassigned") == [
             (number, NOON // 1_000_000) for number in (1, 2, 4, 5)
         ]
-        assert db.execute("SELECT DISTINCT number FROM unassigned_relations ORDER BY 1").fetchall() == [
+        assert db.rows("SELECT DISTINCT number FROM unassigned_relations ORDER BY 1") == [
             (1,),
             (2,),
             (4,),

@@ -94,13 +94,13 @@ def test_hints_go_before_shapes(at: Desk) -> None:
         "w1": "workflow",
         "other:teleport": "other:teleport",
     }
-    label = at.tables.connection.execute("SELECT label FROM threads WHERE name = 'a1'").fetchone()
+    label = at.tables.connection.row("SELECT label FROM threads WHERE name = 'a1'")
     assert label == ("general-purpose",)
 
 
 def labels(at: Desk) -> dict[str, str]:
     """The label of each thread."""
-    return dict(at.tables.connection.execute("SELECT name, label FROM threads").fetchall())
+    return dict(at.tables.connection.rows("SELECT name, label FROM threads"))
 
 
 def test_an_agent_has_the_type_that_the_call_names_which_began_it(at: Desk) -> None:
@@ -419,7 +419,7 @@ def test_pitfall_518_an_unknown_client_stays_unknown(at: Desk) -> None:
 
 def test_pitfall_519_newer_rules_class_threads_anew_in_steps(at: Desk) -> None:
     places = [at.place(claude([user(f"go {number}")], session=f"s{number}")) for number in range(5)]
-    at.tables.connection.execute("UPDATE threads SET class = 'side', rule = 'an old one', sure = 1, rules = 0")
+    at.tables.connection.change("UPDATE threads SET class = 'side', rule = 'an old one', sure = 1, rules = 0")
     assert [reclassify(at.tables, 2) for _ in range(4)] == [2, 2, 1, 0]
     rows = [at.thread(placed) for placed in places]
     assert {(row.kind, row.rule, row.sure, row.rules) for row in rows} == {("main", "length", 80, VERSION)}
@@ -446,7 +446,7 @@ def test_a_thread_that_older_rules_classed_without_a_window_has_one_when_it_goes
     start = [user("go")]
     main = at.place(claude(start))
     with at.tables.transaction():
-        at.tables.connection.execute("UPDATE threads SET class = 'utility', windows = 0, rules = 0")
+        at.tables.connection.change("UPDATE threads SET class = 'utility', windows = 0, rules = 0")
     assert reclassify(at.tables, 10) == 1
     assert at.place(claude([*start, assistant("x"), user("y")])) == main
     assert (at.thread(main).kind, at.thread(main).windows) == ("main", 1)
@@ -644,7 +644,7 @@ def test_what_is_drained_together_is_placed_as_one_by_one() -> None:
         assert together == [other.put(each) for each in entries]
         rows = "SELECT * FROM threads", "SELECT * FROM sessions", "SELECT * FROM tips"
         for sql in rows:
-            assert one.tables.connection.execute(sql).fetchall() == other.tables.connection.execute(sql).fetchall()
+            assert one.tables.connection.rows(sql) == other.tables.connection.rows(sql)
 
 
 # aider puts the files before each question, examples before all of them, and the end of its instructions behind.

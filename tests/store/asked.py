@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dragoman.store import MEMORY, Tables, open_tables
 from dragoman.store.async_store import Store
-from tests.store.opened import ALICE, kept
+from tests.store.opened import ALICE, kept, sqlite
 from tests.virtual_time import virtual_loop
 from tests.waiting import LIMIT, wait_until_async
 
@@ -65,7 +65,7 @@ def put(value: int) -> Callable[[Tables], None]:
 
     def work(tables: Tables) -> None:
         with tables.transaction():
-            tables.connection.execute(
+            tables.connection.change(
                 "INSERT INTO events (holder, number, data) VALUES ('r', (SELECT count(*) FROM events), zeroblob(?))",
                 (value,),
             )
@@ -75,7 +75,7 @@ def put(value: int) -> Callable[[Tables], None]:
 
 def sizes(tables: Tables) -> list[int]:
     """A unit that gives the numbers of bytes that were kept, in their order."""
-    return [row[0] for row in tables.connection.execute("SELECT length(data) FROM events ORDER BY number")]
+    return [row[0] for row in tables.connection.rows("SELECT length(data) FROM events ORDER BY number")]
 
 
 class Gate:
@@ -101,9 +101,9 @@ class Gate:
 def statements(tables: Tables) -> Iterator[list[str]]:
     """What SQLite is told to do meanwhile."""
     said: list[str] = []
-    tables.connection.set_trace_callback(said.append)
+    sqlite(tables.connection).set_trace_callback(said.append)
     yield said
-    tables.connection.set_trace_callback(None)
+    sqlite(tables.connection).set_trace_callback(None)
 
 
 @contextmanager

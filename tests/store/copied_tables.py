@@ -5,7 +5,6 @@ Databases in files are migrated, and `test_migrations.py` plays every step.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +12,7 @@ from unittest.mock import patch
 
 from dragoman.store import MEMORY, database, migrations, record_tables
 from dragoman.store.migrations import migrate
+from dragoman.store.sqlite import SQLiteConnection, connect
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def copied_tables() -> Iterator[None]:
         yield
 
 
-def _copy_tables(db: sqlite3.Connection) -> None:
+def _copy_tables(db: SQLiteConnection) -> None:
     """Stand in for `migrate`."""
     if db.execute("PRAGMA database_list").fetchone()[2] == "":
         _migrated(migrations.STEPS).backup(db)
@@ -31,8 +31,8 @@ def _copy_tables(db: sqlite3.Connection) -> None:
 
 
 @cache
-def _migrated(steps: tuple[Callable[[sqlite3.Connection], None], ...]) -> sqlite3.Connection:
+def _migrated(steps: tuple[Callable[[SQLiteConnection], None], ...]) -> SQLiteConnection:
     """An empty database in memory after these steps, which are those of the moment: tests play earlier releases."""
-    db = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+    db = connect(MEMORY, 0)
     migrate(db)
     return db

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
 from dragoman.store import Expedite, Store, StoreBusy, StoreError, Tables
 from dragoman.store.async_store import BUSY_TIMEOUT
-from dragoman.store.errors import is_busy, store_error
+from dragoman.store.errors import store_error
 from tests.store.asked import Lost
 
 T = TypeVar("T")
@@ -53,12 +52,13 @@ class InPlace(Store):
             try:
                 with self._tables.transaction():
                     done = work(self._tables)
-            except sqlite3.Error as error:
-                if is_busy(error) and loop.time() < until and not (expedite is not None and expedite.now):
+            except StoreError as error:
+                is_busy = isinstance(error, StoreBusy)
+                if is_busy and loop.time() < until and not (expedite is not None and expedite.now):
                     return False
                 if not future.done():
                     self.failed = self.failed or counts
-                    future.set_exception(StoreBusy("busy") if is_busy(error) else store_error(error))
+                    future.set_exception(StoreBusy("busy") if is_busy else store_error(error))
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)

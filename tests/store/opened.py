@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.store import MEMORY, Tables, open_tables
+from dragoman.store.connection import Connection
 from dragoman.store.responses import Item, StoredResponse
+from dragoman.store.sqlite import SQLiteConnection
 
 ALICE, BOB = b"a" * 32, b"b" * 32
 DAY = 86400
@@ -31,6 +33,12 @@ def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = No
         yield store
     finally:
         store.close()
+
+
+def sqlite(db: Connection) -> SQLiteConnection:
+    """A connection with what only SQLite has."""
+    assert isinstance(db, SQLiteConnection)
+    return db
 
 
 def kept(

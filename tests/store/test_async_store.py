@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from dragoman.store import MEMORY, Expedite, LeaseLost, StoreBusy, StoreError, T
 from dragoman.store import async_store as interface_module
 from dragoman.store import worker_thread as thread_module
 from dragoman.store.async_store import Store
+from dragoman.store.errors import StoreFull
 from tests.store.asked import (
     Gate,
     Lost,
@@ -41,7 +41,7 @@ FULL = 1_000_000
 
 def _small_disk() -> Tables:
     tables = open_tables(MEMORY, 30)
-    tables.connection.execute("PRAGMA max_page_count = 150")
+    tables.connection.change("PRAGMA max_page_count = 150")
     return tables
 
 
@@ -262,7 +262,7 @@ def test_a_store_that_failed_is_tried_with_as_much_before_it_is_asked_again() ->
             await store.write(put(1))
             with pytest.raises(StoreError, match="full"):
                 await store.check()
-            tables.connection.execute("PRAGMA max_page_count = 1000000")
+            tables.connection.change("PRAGMA max_page_count = 1000000")
             await store.check()
             assert store.failed
             assert await store.read(sizes) == [1]
@@ -319,7 +319,7 @@ def test_what_was_asked_for_is_done_before_it_is_closed_and_nothing_after() -> N
         await store.close()
         assert all(future.done() for future in (held, *written))
         assert found == [[1], [1, 2]]
-        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             sizes(tables)
         for ask in (store.read, store.write):
             refused = ask(sizes)
@@ -337,7 +337,7 @@ def test_one_that_nobody_asked_is_closed_as_well() -> None:
     async def main() -> None:
         tables = open_tables(MEMORY, 30)
         await Store(tables, Lost()).close()
-        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             sizes(tables)
 
     asyncio.run(main())
@@ -419,7 +419,7 @@ def _all_gone(left: list[Reference]) -> bool:
 
 @pytest.mark.parametrize(
     "then",
-    [put(1), put(FULL), _raise, sizes, lambda tables: tables.connection.execute("X")],
+    [put(1), put(FULL), _raise, sizes, lambda tables: tables.connection.change("X")],
     ids=["done", "full", "raised", "read", "failed"],
 )
 def test_nothing_is_left_of_a_unit_without_the_collector(then: Callable[[Tables], object]) -> None:
@@ -520,8 +520,8 @@ def test_item_22_a6_one_try_is_made_for_all_who_ask_at_a_time() -> None:
                 await asyncio.sleep(0)
                 leaving.cancel()
                 came = await asyncio.gather(*checks, return_exceptions=True)
-                assert {type(each) for each in came} == {StoreError} and len({id(each) for each in came}) == 50
-                tables.connection.execute("PRAGMA max_page_count = 1000000")
+                assert {type(each) for each in came} == {StoreFull} and len({id(each) for each in came}) == 50
+                tables.connection.change("PRAGMA max_page_count = 1000000")
                 await asyncio.gather(*(store.check() for _ in range(50)))
             # The first try fails, the second is taken back.
             assert said.count("BEGIN IMMEDIATE") == 3

@@ -38,7 +38,7 @@ def test_what_is_over_is_removed() -> None:
             store.cooldowns.persist(str(number), clock.now + number, b"")
         clock.now += 2
         assert store.sweep() == 3
-        assert store.connection.execute("SELECT count(*) FROM rests").fetchone() == (2,)
+        assert store.connection.row("SELECT count(*) FROM rests") == (2,)
         assert store.cooldowns.remove_outdated(10) == 0
 
 

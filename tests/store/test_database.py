@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.store import open_tables
-from dragoman.store.errors import is_busy
+from dragoman.store.errors import StoreBusy, StoreError
 from tests.store.opened import ALICE, DAY, Clock, item, kept, names, opened
 
 
@@ -111,6 +110,6 @@ def test_a_file_that_is_no_longer_there_takes_nothing(tmp_path: Path, replaced: 
         else:
             path.unlink()
         for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.write_trial, 1)):
-            with pytest.raises(sqlite3.OperationalError, match="deleted or replaced") as told:
+            with pytest.raises(StoreError, match="deleted or replaced") as told:
                 write()
-            assert not is_busy(told.value)
+            assert not isinstance(told.value, StoreBusy)

@@ -25,13 +25,13 @@ def tables() -> Iterator[RecordTables]:
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2)])
         fill(tables, rows)
         # A session that was forked from another, and a thread that another one's began.
-        tables.connection.execute("UPDATE sessions SET origin = 1, link = 'fork' WHERE id = 2")
-        tables.connection.execute("UPDATE threads SET parent = 2 WHERE id = 3")
+        tables.connection.change("UPDATE sessions SET origin = 1, link = 'fork' WHERE id = 2")
+        tables.connection.change("UPDATE threads SET parent = 2 WHERE id = 3")
         yield tables
 
 
 def count(tables: RecordTables, table: str) -> int:
-    return int(tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    return tables.connection.number(f"SELECT count(*) FROM {table}")
 
 
 def test_it_is_known_how_much_there_is(tables: RecordTables) -> None:
@@ -73,11 +73,11 @@ def test_rows_of_a_session_go_step_by_step(tables: RecordTables) -> None:
 def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables: RecordTables) -> None:
     Erasure(tables.connection).remove_sessions([1])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [1, 1, 1]
-    assert tables.connection.execute("SELECT origin, link FROM sessions").fetchall() == [(0, "")]
-    assert tables.connection.execute("SELECT parent FROM threads").fetchall() == [(0,)]
+    assert tables.connection.rows("SELECT origin, link FROM sessions") == [(0, "")]
+    assert tables.connection.rows("SELECT parent FROM threads") == [(0,)]
     assert [count(tables, table) for table in ("thread_sums", "thread_totals", "session_totals")] == [3, 3, 2]
     forgotten = "SELECT thread FROM thread_totals WHERE is_forgotten UNION ALL SELECT -session FROM session_totals"
-    assert tables.connection.execute(f"{forgotten} WHERE is_forgotten").fetchall() == [(1,), (2,), (-1,)]
+    assert tables.connection.rows(f"{forgotten} WHERE is_forgotten") == [(1,), (2,), (-1,)]
     Erasure(tables.connection, at_once=1).remove_sessions([2, 77])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [0, 0, 0]
 
@@ -98,7 +98,7 @@ def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
 
 
 def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
-    tables.connection.execute("DROP TABLE tips")
+    tables.connection.change("DROP TABLE tips")
     forgetting = Erasure(tables.connection)
     with pytest.raises(StoreError, match="tips"):
         forgetting.amount_of_session(1)

@@ -54,16 +54,16 @@ def test_names_of_sessions_and_threads_are_told_as_far_as_they_are_known() -> No
 
 def test_a_page_is_found_by_the_index_on_time() -> None:
     with closing(open_record_tables(":memory:")) as tables:
-        plan = tables.connection.execute(
+        plan = tables.connection.rows(
             "EXPLAIN QUERY PLAN SELECT id FROM records r INDEXED BY records_by_time"
             " WHERE (r.time, r.number) > (1, 2) AND r.time < 9 ORDER BY r.time, r.number LIMIT 5"
-        ).fetchall()
+        )
     assert "SEARCH r USING INDEX records_by_time (time>? AND time<?)" in str(plan)
     assert "B-TREE" not in str(plan)
 
 
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
     with closing(open_record_tables(":memory:")) as tables:
-        tables.connection.execute("DROP TABLE records")
+        tables.connection.change("DROP TABLE records")
         with pytest.raises(StoreError, match="records"):
             list(Exports(tables.connection).rows(("id",), 0, 1))

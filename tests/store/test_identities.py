@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.identities.audit import AuditedIdentity
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity
 from tests.store.inserted_identities import insert
-from tests.store.opened import ALICE, BOB, opened
+from tests.store.opened import ALICE, BOB, opened, sqlite
 
 
 def test_an_identity_is_read_with_its_digests_and_rights() -> None:
@@ -61,7 +61,7 @@ def test_pages_follow_the_names() -> None:
 def test_pages_of_the_audit_log_go_back_in_time() -> None:
     with opened() as store:
         for number in range(1, 5):
-            store.connection.execute(
+            store.connection.change(
                 "INSERT INTO audit VALUES (?, ?, 'root', 'create', 'ann', NULL, '{}')", (number, float(number))
             )
         page = store.identities.audit(limit=3)
@@ -75,20 +75,20 @@ def test_a_name_belongs_to_the_owner_that_had_it_first() -> None:
     with opened() as store:
         assert store.identities.bind_names({"ann": ALICE, "bob": BOB}) == []
         assert store.identities.bind_names({"ann": ALICE, "bob": ALICE}) == ["bob"]
-        rows = store.connection.execute("SELECT name, owner FROM key_names ORDER BY name").fetchall()
+        rows = store.connection.rows("SELECT name, owner FROM key_names ORDER BY name")
         assert rows == [("ann", ALICE), ("bob", BOB)]
 
 
 def test_pitfall_739_pages_and_changes_are_read_by_an_index() -> None:
     with opened() as store:
         statements: list[str] = []
-        store.connection.set_trace_callback(statements.append)
+        sqlite(store.connection).set_trace_callback(statements.append)
         store.identities.page("ann", 3)
         store.identities.changes_since(5)
         store.identities.audit(7, 3)
         store.identities.get("ann")
-        store.connection.set_trace_callback(None)
+        sqlite(store.connection).set_trace_callback(None)
         assert len(statements) == 4
         for statement in statements:
-            plan = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+            plan = [row[3] for row in store.connection.rows(f"EXPLAIN QUERY PLAN {statement}")]
             assert not [step for step in plan if step.startswith("SCAN") and " i" not in step], (statement, plan)

@@ -27,10 +27,11 @@ from dragoman.identities.identity import ADMIN, VIEWER, Identity, Rights, Stored
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers
 from dragoman.identities.permissions import uncovered
-from dragoman.store import Tables
+from dragoman.store import StoreBusy, Tables
+from dragoman.store.errors import StoreFull
 from dragoman.store.identities import RETIRED
 from tests.identities.holders import holder
-from tests.store.opened import ALICE, Clock, opened
+from tests.store.opened import ALICE, Clock, opened, sqlite
 
 NOTHING = ConfiguredNames()
 ANY = KeyMembers()
@@ -50,7 +51,7 @@ def maker_of(identity: Identity) -> Maker:
 
 
 def rows(store: Tables, table: str) -> list[tuple[object, ...]]:
-    return store.connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+    return store.connection.rows(f"SELECT * FROM {table} ORDER BY 1")
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_names_of_the_configuration_and_of_records_are_refused(store: Tables) ->
     with pytest.raises(KeyExists, match="same key as ci"):
         changes.create("ann", ANY, ALICE, maker=LOCAL_MAKER, configured=configured)
     store.identities.bind_names({"former": ALICE})
-    store.connection.execute(
+    store.connection.change(
         "INSERT INTO sums (quarter, key, client, provider, model) VALUES (1, 'recorded', '', '', '')"
     )
     for name in ("former", "recorded"):
@@ -189,7 +190,7 @@ def test_a_change_waits_for_no_other_process(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     with opened(file) as store, closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(StoreBusy, match="locked"):
             create(store, "ann")
         other.rollback()
         assert create(store, "ann").name == "ann"
@@ -198,10 +199,10 @@ def test_a_change_waits_for_no_other_process(tmp_path: Path) -> None:
 def test_a_full_database_keeps_what_it_had(tmp_path: Path) -> None:
     with opened(tmp_path / "state.db") as store:
         create(store, "ann")
-        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
-        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        pages = store.connection.number("PRAGMA page_count")
+        store.connection.change(f"PRAGMA max_page_count = {pages}")
         keys = [ImportedKey(name=f"n{number}", digest=digest(str(number)), members=ANY) for number in range(1000)]
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(StoreFull, match="full"):
             store.identity_changes.import_all(keys, maker=LOCAL_MAKER, configured=NOTHING)
         assert (store.identities.generation(), len(rows(store, "identities"))) == (1, 1)
 
@@ -218,7 +219,7 @@ def test_pitfall_448_no_key_text_is_in_the_file(tmp_path: Path) -> None:
             assert text not in str(caught.value) and digest_of(text).hex() not in str(caught.value)
         audit = "".join(str(row) for row in rows(store, "audit"))
         assert not any(digest_of(text).hex() in audit for text in texts)
-        dump = "\n".join(store.connection.iterdump())
+        dump = "\n".join(sqlite(store.connection).iterdump())
     for path in tmp_path.iterdir():
         content = path.read_bytes()
         assert not any(text.encode() in content or text in dump for text in texts), path
@@ -301,4 +302,4 @@ def test_pitfall_444_any_sequence_of_changes_keeps_every_rule(
                 assert [each.until is None for each in accepted] == [True, False][: len(accepted)]
                 for each in digests:
                     assert holders.setdefault(each.digest, stored.identity.name) == stored.identity.name
-            assert dict(store.connection.execute("SELECT digest, identity FROM digests")).keys() == holders.keys()
+            assert dict(store.connection.rows("SELECT digest, identity FROM digests")).keys() == holders.keys()

@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     with identity_file(path) as file:
         make(file, "ann")
     with pytest.raises(StoreError, match="is full; nothing was changed: make room"), identity_file(path) as file:
-        file._tables.connection.execute("PRAGMA max_page_count = 1")
+        file._tables.connection.change("PRAGMA max_page_count = 1")
         for number in range(1000):
             make(file, f"bob{number}")
             last = number

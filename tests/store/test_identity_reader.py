@@ -12,6 +12,7 @@ import pytest
 from dragoman.store import MEMORY, StoreError, migrations
 from dragoman.store.identity_reader import IdentityReader
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
+from dragoman.store.sqlite import connect
 from tests.store.inserted_identities import insert
 from tests.store.opened import opened
 
@@ -91,7 +92,7 @@ def test_a_file_of_an_older_version_has_no_identities(tmp_path: Path, monkeypatc
     file = tmp_path / "state.db"
     with monkeypatch.context() as before:
         before.setattr(migrations, "STEPS", STEPS[: IDENTITIES_VERSION - 1])
-        with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        with closing(connect(str(file), 0)) as db:
             migrations.migrate(db)
     with closing(IdentityReader(str(file))) as reader:
         assert (reader.generation(), reader.changes_since(0, list)) == (0, [])

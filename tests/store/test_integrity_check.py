@@ -39,9 +39,7 @@ def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
     assert examination.problems() == []
     assert examination.version() == len(STEPS)
     assert wrong(tables) == (0, [], [])
-    groups = [
-        tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("sums", "tag_sums")
-    ]
+    groups = [tables.connection.number(f"SELECT count(*) FROM {table}") for table in ("sums", "tag_sums")]
     assert all(groups)
     assert examination.agreement() == Agreement(matching=sum(groups))
     counts = examination.counts()
@@ -50,7 +48,7 @@ def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
 
 
 def test_rows_that_were_removed_are_no_disagreement(tables: RecordTables) -> None:
-    removed = tables.connection.execute("DELETE FROM records WHERE key = 'alice' OR number % 3 = 0").rowcount
+    removed = tables.connection.change("DELETE FROM records WHERE key = 'alice' OR number % 3 = 0")
     assert wrong(tables) == (0, [], [])
     assert IntegrityCheck(tables.connection).agreement().without_row == removed
 
@@ -104,12 +102,12 @@ BROKEN = {
 
 @pytest.mark.parametrize("statement", BROKEN)
 def test_what_does_not_agree_is_found(tables: RecordTables, statement: str) -> None:
-    tables.connection.execute(statement)
+    tables.connection.change(statement)
     assert wrong(tables) == BROKEN[statement]
 
 
 def test_sums_of_threads_that_say_something_else_are_found(tables: RecordTables) -> None:
-    tables.connection.execute("DELETE FROM thread_sums WHERE thread = 3")
+    tables.connection.change("DELETE FROM thread_sums WHERE thread = 3")
     assert wrong(tables) == (0, ["thread_sums", "thread_totals"], [])
 
 
@@ -119,6 +117,6 @@ def test_what_was_forgotten_is_no_disagreement(tables: RecordTables) -> None:
 
 
 def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
-    tables.connection.execute("DROP TABLE tips")
+    tables.connection.change("DROP TABLE tips")
     with pytest.raises(StoreError, match="tips"):
         IntegrityCheck(tables.connection).counts()

@@ -17,7 +17,7 @@ def test_a_mark_moves_from_where_it_was_alone() -> None:
         assert marks.move("a", 10, 30, 2)
         assert marks.applied("a") == 30
         assert marks.all() == {"a": 30}
-        assert tables.connection.execute("SELECT damaged FROM journals").fetchone() == (3,)
+        assert tables.connection.row("SELECT damaged FROM journals") == (3,)
 
 
 def test_one_that_was_removed_is_moved_by_nobody() -> None:

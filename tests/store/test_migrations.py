@@ -15,10 +15,11 @@ from dragoman.errors import ConfigError
 from dragoman.records.journal_entry import JournalEntry, LossEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread
-from dragoman.store import migrations, open_tables
+from dragoman.store import MEMORY, migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import KEY, ROW_COLUMNS, THREAD_KEY
+from dragoman.store.sqlite import SQLiteConnection, connect
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
@@ -26,7 +27,7 @@ from tests.waiting import LIMIT
 
 
 def test_an_empty_file_gets_every_step_and_then_none() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+    with closing(connect(MEMORY, 0)) as db:
         migrate(db)
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
         tables = {
@@ -47,7 +48,7 @@ def test_a_new_step_finds_what_was_kept_before_it(tmp_path: Path, monkeypatch: p
     with opened(file) as store:
         store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
 
-    def m002_have_notes(db: sqlite3.Connection) -> None:
+    def m002_have_notes(db: SQLiteConnection) -> None:
         db.execute("CREATE TABLE notes (id TEXT)")
 
     monkeypatch.setattr(migrations, "STEPS", (*STEPS, m002_have_notes))
@@ -96,7 +97,7 @@ def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, A
         assert {*columns[count:]} <= {"bookkeeping", "tags"}
         marks = ", ".join("?" * count)
         statement = f"INSERT INTO {table} ({', '.join(columns[:count])}) VALUES ({marks})"
-        tables.connection.executemany(statement, [row[:count] for row in rows])
+        tables.connection.many(statement, [row[:count] for row in rows])
 
 
 def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[list[tuple[int, ...]]]:
@@ -108,11 +109,10 @@ def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[li
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2)])
         (fill if before == len(STEPS) else _fill_as_before)(tables, some_entries(1, 300))
         for statement in done:
-            tables.connection.execute(statement)
+            tables.connection.change(statement)
         migrate(tables.connection)
         fill(tables, [placed for placed in some_entries(2, 300) if placed[1].thread < 3])
-        asked = [tables.connection.execute(f"SELECT * FROM {of}_totals ORDER BY 1") for of in ("thread", "session")]
-        return [each.fetchall() for each in asked]
+        return [tables.connection.rows(f"SELECT * FROM {of}_totals ORDER BY 1") for of in ("thread", "session")]
 
 
 def test_a_file_without_totals_gets_those_that_would_have_been_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +135,9 @@ def test_a_step_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     with opened(file):
         pass
 
-    def m002_fail(db: sqlite3.Connection) -> None:
-        db.execute("CREATE TABLE notes (id TEXT)")
-        db.execute("CREATE TABLE notes (id TEXT)")
+    def m002_fail(db: SQLiteConnection) -> None:
+        db.change("CREATE TABLE notes (id TEXT)")
+        db.change("CREATE TABLE notes (id TEXT)")
 
     monkeypatch.setattr(migrations, "STEPS", (*STEPS, m002_fail))
     with pytest.raises(ConfigError):
@@ -181,7 +181,7 @@ def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:
 
 
 def test_a_promise_of_an_older_file_is_kept() -> None:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+    with closing(connect(MEMORY, 0)) as db:
         STEPS[0](db)
         db.execute("PRAGMA user_version = 1")
         row = ("r1", b"a", 9, None, "r1", "queued", 1, "chat", 7, b"{}")
@@ -211,8 +211,8 @@ def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
         migrate(tables.connection)
         fill(tables, told)
         for table in ("sums", "thread_sums", "quarter_sums", "thread_totals", "session_totals"):
-            found = tables.connection.execute(f"SELECT losses, bookkeeping FROM {table}").fetchall()
+            found = tables.connection.rows(f"SELECT losses, bookkeeping FROM {table}")
             assert found == [(4, 2)], table
-        assert tables.connection.execute("SELECT DISTINCT losses, bookkeeping FROM long_sums").fetchall() == [(4, 2)]
-        rows = tables.connection.execute("SELECT losses, bookkeeping FROM records ORDER BY number").fetchall()
+        assert tables.connection.rows("SELECT DISTINCT losses, bookkeeping FROM long_sums") == [(4, 2)]
+        rows = tables.connection.rows("SELECT losses, bookkeeping FROM records ORDER BY number")
         assert rows == [(3, 0), (1, 2)]

@@ -140,8 +140,8 @@ def test_pitfall_452_starts_at_once_that_are_killed_leave_a_whole_file(
         os.close(begun)
         os.close(begin)
         with closing(open_record_tables(str(file))) as tables:
-            assert tables.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
-            assert tables.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert tables.connection.row("PRAGMA user_version") == (len(STEPS),)
+            assert tables.connection.row("PRAGMA integrity_check") == ("ok",)
             assert tables.records.count() == 0
         if before:
             with opened(file) as store:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.store.errors import StoreError
 from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import open_record_tables
+from dragoman.store.sqlite import SQLiteConnection
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 
@@ -146,7 +147,7 @@ def test_an_id_outside_of_a_scope_is_found_by_none_of_its_names(tmp_path: Path, 
         tables.close()
 
 
-class Explained(sqlite3.Connection):
+class Explained(SQLiteConnection):
     """Says of every question how it would be answered, and whether that looks at each row of a large table."""
 
     plans: list[str]

@@ -21,7 +21,7 @@ from tests.records.invented import entry, row_of
 def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_path: Path) -> None:
     file = tmp_path / "new" / "state.db"
     with closing(open_record_tables(str(file))) as tables:
-        found = {name: tables.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS}
+        found = {name: tables.connection.rows(f"PRAGMA {name}")[0][0] for name in _PRAGMAS}
     assert found == _PRAGMAS
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -50,7 +50,7 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
         assert tables.records.count() == 0
         with pytest.raises(StoreError, match="no such table"), tables.transaction():
             tables.records.add([row_of(entry(1), AssignedThread())])
-            tables.connection.execute("SELECT * FROM nowhere")
+            tables.connection.change("SELECT * FROM nowhere")
         assert tables.records.count() == 0
 
 
@@ -81,7 +81,7 @@ def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:
         with pytest.raises(StoreError), reader.transaction():
             reader.records.add([row_of(entry(1), AssignedThread())])
         with pytest.raises(StoreError), reader.reading():
-            reader.connection.execute("SELECT * FROM nowhere")
+            reader.connection.change("SELECT * FROM nowhere")
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -125,5 +125,5 @@ def test_pitfall_452_four_that_start_at_once_find_the_same_tables(tmp_path: Path
             start.join()
         assert len(opened) == 4
         for tables in opened:
-            assert tables.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
+            assert tables.connection.row("PRAGMA user_version") == (len(STEPS),)
             tables.close()

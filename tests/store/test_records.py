@@ -13,7 +13,7 @@ from tests.records.invented import NOON, entry, row_of
 
 def test_the_columns_are_those_of_the_table() -> None:
     with closing(open_record_tables(":memory:")) as tables:
-        found = [row[1] for row in tables.connection.execute("PRAGMA table_info(records)")]
+        found = [row[1] for row in tables.connection.rows("PRAGMA table_info(records)")]
     assert tuple(found) == ("number", *COLUMNS)
 
 
@@ -22,7 +22,7 @@ def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         tables.records.add([row_of(entry(1), AssignedThread()), row_of(entry(1), AssignedThread())])
         assert tables.records.count() == 2
-        numbers = [row[0] for row in tables.connection.execute("SELECT number FROM records ORDER BY number")]
+        numbers = [row[0] for row in tables.connection.rows("SELECT number FROM records ORDER BY number")]
         assert numbers == [1, 2]
 
 
@@ -30,7 +30,7 @@ def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> Non
     with closing(open_record_tables(":memory:")) as tables:
         tables.records.add([row_of(entry(number, time=NOON + number), AssignedThread()) for number in range(10)])
         assert tables.records.remove_before(NOON + 5, 3) == 3
-        left = tables.connection.execute("SELECT min(time) FROM records").fetchone()
+        left = tables.connection.row("SELECT min(time) FROM records")
         assert left == (NOON + 3,)
         assert tables.records.remove_before(NOON + 5, 3) == 2
         assert tables.records.remove_before(NOON + 5, 3) == 0

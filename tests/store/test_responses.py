@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.store import LeaseLost, Tables
 from dragoman.store.responses import INPUT_SIDE, OUTPUT_SIDE
-from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened, sqlite
 
 
 def _three_turns(store: Tables, owner: bytes = ALICE) -> None:
@@ -199,14 +199,14 @@ def test_to_look_after_a_response_does_not_write_all_of_it_again() -> None:
         assert store.responses.status_of(ALICE, "r1") == ("queued", 0)
         store.responses.keep_alive(ALICE, "r1", 5)
         written: list[str] = []
-        store._db.set_trace_callback(written.append)
+        sqlite(store._db).set_trace_callback(written.append)
         assert store.responses.keep_alive(ALICE, "r1", 9)
-        store._db.set_trace_callback(None)
+        sqlite(store._db).set_trace_callback(None)
         assert not any("UPDATE responses" in statement for statement in written)
         assert store.responses.status_of(ALICE, "r1") == ("in_progress", 9)
         assert store.responses.status_of(BOB, "r1") is None
         store.responses.delete(ALICE, "r1")
-        assert store._db.execute("SELECT count(*) FROM promises").fetchone() == (0,)
+        assert store._db.row("SELECT count(*) FROM promises") == (0,)
 
 
 def test_how_long_a_chain_is_can_be_told_without_reading_it() -> None:
@@ -285,11 +285,11 @@ def _instructions(store: Tables, work: Callable[[], object]) -> int:
         count += 10
         return 0
 
-    store.connection.set_progress_handler(step, 10)
+    sqlite(store.connection).set_progress_handler(step, 10)
     try:
         work()
     finally:
-        store.connection.set_progress_handler(None, 0)
+        sqlite(store.connection).set_progress_handler(None, 0)
     return count
 
 

@@ -62,8 +62,8 @@ def test_numbers_are_never_given_again() -> None:
         assert tables.sessions.numbers() == (0, 0)
         tables.sessions.add_sessions([session(3)])
         tables.sessions.add_threads([thread(7)])
-        tables.connection.execute("DELETE FROM sessions")
-        tables.connection.execute("DELETE FROM threads")
+        tables.connection.change("DELETE FROM sessions")
+        tables.connection.change("DELETE FROM threads")
         assert tables.sessions.numbers() == (3, 7)
 
 
@@ -123,12 +123,12 @@ def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
 def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None:
     """As the step made them while it was written."""
     with closing(open_record_tables(":memory:")) as tables:
-        tables.connection.execute("DROP TABLE tips")
-        tables.connection.execute(
+        tables.connection.change("DROP TABLE tips")
+        tables.connection.change(
             "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"
             " time INTEGER NOT NULL, PRIMARY KEY (digest, thread)) WITHOUT ROWID"
         )
-        tables.connection.execute("CREATE INDEX tips_by_time ON tips (time)")
+        tables.connection.change("CREATE INDEX tips_by_time ON tips (time)")
         for state in (0, 2):
             tables.sessions.save_heads([(f"d{number:02}", 1, state, number) for number in range(40)])
         assert tables.sessions.heads(["d07"]) == [("d07", 1, 2, 7)]

@@ -12,7 +12,7 @@ from dragoman.store.integrity_check import IntegrityCheck
 from dragoman.store.migrations import STEPS
 from dragoman.store.responses import Item, StoredResponse
 from tests.store.asked import another
-from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened, sqlite
 
 ROW = 256
 HELD = {"responses": "body", "items": "body", "conversations": "metadata", "events": "data"}
@@ -22,13 +22,13 @@ def _scanned(tables: Tables) -> dict[bytes, int]:
     """What is stored for each owner, row by row."""
     sums: dict[bytes, int] = {}
     for table, column in HELD.items():
-        for owner, size in tables.connection.execute(f"SELECT owner, length({column}) FROM {table}"):
+        for owner, size in tables.connection.rows(f"SELECT owner, length({column}) FROM {table}"):
             sums[owner] = sums.get(owner, 0) + ROW + size
     return sums
 
 
 def _summed(tables: Tables) -> dict[bytes, int]:
-    return dict(tables.connection.execute("SELECT owner, bytes FROM stored_bytes"))
+    return dict(tables.connection.rows("SELECT owner, bytes FROM stored_bytes"))
 
 
 def _large(name: str, size: int, status: str = "completed") -> StoredResponse:
@@ -55,14 +55,14 @@ def _do_something(tables: Tables, clock: Clock, rng: random.Random, count: int) 
         case 7:
             tables.conversations.create(owner, f"c{count}", b"{}", [Item("q", b"q" * size)])
         case 8:
-            for (conversation,) in tables.connection.execute("SELECT id FROM conversations").fetchall()[:2]:
+            for (conversation,) in tables.connection.rows("SELECT id FROM conversations")[:2]:
                 tables.conversations.append(owner, conversation, [Item("q", b"q" * size), item("r")])
                 tables.conversations.change(other, conversation, b"m" * size)
         case 9:
-            for (conversation,) in tables.connection.execute("SELECT id FROM conversations").fetchall()[:1]:
+            for (conversation,) in tables.connection.rows("SELECT id FROM conversations")[:1]:
                 tables.conversations.remove(conversation, "q")
         case 10:
-            for (conversation,) in tables.connection.execute("SELECT id FROM conversations").fetchall()[-1:]:
+            for (conversation,) in tables.connection.rows("SELECT id FROM conversations")[-1:]:
                 tables.conversations.delete(owner, conversation)
         case 11:
             clock.now += 9 * DAY
@@ -91,7 +91,7 @@ def test_item_22_a7_the_sums_are_those_of_the_rows_whatever_is_done(seed: int) -
 def test_item_22_a7_a_sum_that_is_wrong_is_found_by_db_check() -> None:
     with opened() as tables:
         tables.responses.add(ALICE, kept("r1"), [item("q1")])
-        tables.connection.execute("UPDATE stored_bytes SET bytes = bytes + 1")
+        tables.connection.change("UPDATE stored_bytes SET bytes = bytes + 1")
         assert dict(IntegrityCheck(tables.connection).mismatched_rollups())["stored_bytes"] == 1
 
 
@@ -143,9 +143,9 @@ def test_item_22_a7_what_a_key_has_stored_is_known_without_a_look_at_its_rows() 
         with opened() as tables:
             for number in range(rows):
                 tables.responses.add(ALICE, kept(f"r{number}"), [item(f"q{number}")])
-            tables.connection.set_progress_handler(step, 1)
+            sqlite(tables.connection).set_progress_handler(step, 1)
             assert tables.stored(ALICE).own > rows * ROW
-            tables.connection.set_progress_handler(None, 1)
+            sqlite(tables.connection).set_progress_handler(None, 1)
         return count
 
     assert 0 < instructions(100) == instructions(200)

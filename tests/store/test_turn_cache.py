@@ -16,9 +16,9 @@ from tests.store.opened import ALICE, BOB, Clock, opened
 
 
 def _total(store: Tables) -> int:
-    kept, counted = store.connection.execute(
+    ((kept, counted),) = store.connection.rows(
         "SELECT (SELECT coalesce(sum(size), 0) FROM turns), (SELECT bytes FROM turns_total)"
-    ).fetchone()
+    )
     assert kept == counted
     return int(kept)
 
@@ -75,7 +75,7 @@ def test_after_an_hour_nothing_is_found_and_then_nothing_is_there() -> None:
         assert store.turns.find(ALICE, ["call_0"]) == {"call_0": b"three"}
         assert store.sweep() == 1
         store.turns.remove_outdated(10)
-        assert store.connection.execute("SELECT count(*) FROM turns").fetchone() == (1,)
+        assert store.connection.row("SELECT count(*) FROM turns") == (1,)
         assert _total(store) == len(b"three") + len("call_0") + 128
 
 

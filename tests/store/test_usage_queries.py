@@ -56,7 +56,7 @@ def test_whatever_the_edges_are_sums_are_those_of_the_quarters(
     ordered = sorted(names)
     listed = ", ".join(ordered)
     sums = ", ".join(f"sum({name})" for name in MEASURES)
-    rows = tables.connection.execute(
+    rows = tables.connection.rows(
         f"SELECT {listed}, {sums} FROM sums WHERE quarter >= ? AND quarter < ? GROUP BY {listed}",
         (start, start + length),
     )
@@ -66,10 +66,10 @@ def test_whatever_the_edges_are_sums_are_those_of_the_quarters(
 
 def test_what_everybody_came_to_is_kept_by_quarter(tables: RecordTables) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
-    expected = tables.connection.execute(f"SELECT quarter, {sums} FROM sums GROUP BY quarter ORDER BY quarter")
+    expected = tables.connection.rows(f"SELECT quarter, {sums} FROM sums GROUP BY quarter ORDER BY quarter")
     questions = UsageQueries(tables.connection)
     found = questions.by_bucket(0, 1 << 40)
-    assert [(quarter, *measures) for quarter, measures in found] == expected.fetchall()
+    assert [(quarter, *measures) for quarter, measures in found] == expected
     assert questions.first() == found[0][0]
 
 
@@ -99,7 +99,7 @@ def expected_of(tables: RecordTables, of: str, start: int, end: int) -> dict[obj
     """What each thread or session that has a name came to, from its quarters alone."""
     columns = [*MEASURES[:5], "input - cache_read - cache_write", *MEASURES[5:]]
     number = "t.id" if of == "thread" else "t.session"
-    rows = tables.connection.execute(
+    rows = tables.connection.rows(
         f"SELECT {number}, {', '.join(f'sum({column})' for column in columns)} FROM thread_sums q"
         " JOIN threads t ON t.id = q.thread WHERE quarter >= ? AND quarter < ? GROUP BY 1",
         (start, end),
@@ -145,18 +145,18 @@ def test_whatever_the_edges_are_who_was_forgotten_comes_to_what_is_left_of_all(
     speakers: RecordTables, start: int, length: int
 ) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
-    left = speakers.connection.execute(
+    (left,) = speakers.connection.rows(
         f"SELECT {sums} FROM thread_sums WHERE quarter >= ? AND quarter < ? AND thread <> 0"
         " AND thread NOT IN (SELECT id FROM threads)",
         (start, start + length),
-    ).fetchone()
+    )
     found = UsageQueries(speakers.connection).forgotten(start, start + length)
     assert found == (None if left[0] is None else left)
 
 
 def test_everybody_together_comes_to_the_sum_of_all_quarters(speakers: RecordTables) -> None:
     sums = ", ".join(f"sum({name})" for name in MEASURES)
-    expected = speakers.connection.execute(f"SELECT {sums} FROM sums").fetchone()
+    expected = speakers.connection.row(f"SELECT {sums} FROM sums")
     assert UsageQueries(speakers.connection).total(0, 1 << 40) == expected
     assert UsageQueries(speakers.connection).total(0, FIRST) == (0,) * len(MEASURES)
 
@@ -194,6 +194,6 @@ def test_where_nothing_was_written_there_is_no_first_quarter() -> None:
 
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
     with closing(open_record_tables(":memory:")) as tables:
-        tables.connection.execute("DROP TABLE thread_sums")
+        tables.connection.change("DROP TABLE thread_sums")
         with pytest.raises(StoreError, match="thread_sums"):
             UsageQueries(tables.connection).by_thread(0, 1)

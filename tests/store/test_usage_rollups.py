@@ -31,5 +31,5 @@ def test_what_is_added_twice_is_there_twice() -> None:
 def test_the_columns_are_those_of_the_tables() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         for table, key in (("sums", KEY), ("thread_sums", THREAD_KEY)):
-            found = [row[1] for row in tables.connection.execute(f"PRAGMA table_info({table})")]
+            found = [row[1] for row in tables.connection.rows(f"PRAGMA table_info({table})")]
             assert tuple(found) == (*key, *MEASURES)

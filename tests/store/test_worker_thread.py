@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.async_store import Store
+from dragoman.store.errors import StoreFull
 from tests.store.asked import (
     Gate,
     Lost,
@@ -102,7 +103,7 @@ def test_a_unit_that_raises_is_undone_alone() -> None:
         async with asking() as store:
             gate = Gate()
             held = store.read(gate)
-            units = [put(1), raising(ValueError("said")), put(2), lambda tables: tables.connection.execute("X"), put(3)]
+            units = [put(1), raising(ValueError("said")), put(2), lambda tables: tables.connection.change("X"), put(3)]
             written = [store.write(unit) for unit in units]
             gate.open()
             await held
@@ -162,7 +163,7 @@ def test_what_is_read_is_one_state_and_writes_nothing(tmp_path: Path, where: str
 def test_a_unit_too_large_for_the_disk_fails_alone_and_the_others_stand(tmp_path: Path) -> None:
     async def main() -> None:
         tables = open_tables(str(tmp_path / "state.db"), 30)
-        tables.connection.execute("PRAGMA max_page_count = 60")
+        tables.connection.change("PRAGMA max_page_count = 60")
         async with asking(tables) as store:
             gate = Gate()
             held = store.read(gate)
@@ -170,7 +171,7 @@ def test_a_unit_too_large_for_the_disk_fails_alone_and_the_others_stand(tmp_path
             gate.open()
             await held
             came = await asyncio.gather(*written, return_exceptions=True)
-            assert [type(each) for each in came] == [type(None), StoreError, type(None), type(None)]
+            assert [type(each) for each in came] == [type(None), StoreFull, type(None), type(None)]
             assert "full" in str(came[1])
             assert await store.read(sizes) == [1, 2, 3]
 
@@ -182,14 +183,14 @@ def test_nothing_stays_of_a_unit_that_goes_on_after_the_disk_was_full() -> None:
         put(1)(tables)
         try:
             # Of a table without triggers: where there are some, SQLite undoes the statement alone.
-            tables.connection.execute("INSERT INTO rests VALUES ('target', 0, zeroblob(1000000))")
+            tables.connection.change("INSERT INTO rests VALUES ('target', 0, zeroblob(1000000))")
         except Exception:
             # Which no unit may do.
             put(2)(tables)
 
     async def main() -> None:
         tables = open_tables(MEMORY, 30)
-        tables.connection.execute("PRAGMA max_page_count = 60")
+        tables.connection.change("PRAGMA max_page_count = 60")
         async with asking(tables) as store:
             with pytest.raises(StoreError, match="taken back"):
                 await store.write(work)
@@ -200,7 +201,7 @@ def test_nothing_stays_of_a_unit_that_goes_on_after_the_disk_was_full() -> None:
 
 def test_a_commit_that_fails_is_tried_again_with_each_unit_alone() -> None:
     def insert(parent: int, tables: Tables) -> int:
-        return tables.connection.execute("INSERT INTO child VALUES (?)", (parent,)).rowcount
+        return tables.connection.change("INSERT INTO child VALUES (?)", (parent,))
 
     async def main() -> None:
         tables = open_tables(MEMORY, 30)
@@ -210,7 +211,7 @@ def test_a_commit_that_fails_is_tried_again_with_each_unit_alone() -> None:
             "INSERT INTO parent VALUES (1)",
             "CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
         ):
-            tables.connection.execute(statement)
+            tables.connection.change(statement)
         async with asking(tables) as store:
             gate = Gate()
             held = store.read(gate)
@@ -279,8 +280,7 @@ def test_two_that_write_the_same_file_at_once_lose_nothing(tmp_path: Path) -> No
             assert all(await asyncio.gather(*(store.write(add(f"{name}-{turn}-{count}")) for count in range(5))))
 
     def count(tables: Tables) -> int:
-        row = tables.connection.execute("SELECT count(*) FROM responses").fetchone()
-        return int(row[0])
+        return tables.connection.number("SELECT count(*) FROM responses")
 
     async def main() -> None:
         async with asking(open_tables(path, 30)) as one, asking(open_tables(path, 30)) as other:
@@ -298,7 +298,7 @@ def test_who_holds_the_file_for_itself_lets_nobody_read_for_as_long(tmp_path: Pa
         with another(path) as db:
             tables = open_tables(str(path), 30)
             # Without a log that is written ahead, readers meet writers.
-            tables.connection.execute("PRAGMA journal_mode = DELETE")
+            tables.connection.change("PRAGMA journal_mode = DELETE")
             async with asking(tables) as store:
                 db.execute("BEGIN EXCLUSIVE")
                 with pytest.raises(StoreBusy):

@@ -25,7 +25,7 @@ from dragoman.identities.views import (
     keys_view_of,
     view_of,
 )
-from dragoman.store.database import MEMORY
+from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
     from dragoman.store.identity_file import IdentityFile

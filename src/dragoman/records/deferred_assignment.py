@@ -168,7 +168,7 @@ def _relations_of_sessions(tables: RecordTables, text: str, key: str | None) -> 
 def _opened(path: str) -> RecordTables:
     """The file, for steps that need not be on the disk at once: one that a power failure takes back is made again."""
     tables = open_record_tables(path)
-    tables.connection.execute("PRAGMA synchronous = NORMAL")
+    tables.connection.change("PRAGMA synchronous = NORMAL")
     return tables
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dragoman.store.conversations import LeaseLost
-from dragoman.store.database import MEMORY, StoredBytes, Tables, open_tables
+from dragoman.store.database import StoredBytes, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
+from dragoman.store.sqlite import MEMORY
 from dragoman.store.work_item import Expedite
 from dragoman.store.write_errors import not_writable
 

@@ -3,8 +3,9 @@ could fail alone, SQLite would copy each page before it changes it."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+
+from dragoman.store.connection import Connection
 
 # More rows at once save little; older SQLite binds no more values than that. A statement costs about as much as two
 # rows, so what is left is not added row by row.
@@ -25,7 +26,7 @@ class BulkInsert:
             if size == 1 or size * len(columns) <= _MAX_VALUES
         }
 
-    def run(self, db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+    def run(self, db: Connection, rows: Sequence[tuple[object, ...]]) -> None:
         """Add rows, in their order."""
         at, count = 0, len(rows)
         for size, statement in self._statements.items():
@@ -33,7 +34,7 @@ class BulkInsert:
                 values: list[object] = []
                 for row in rows[at : at + size]:
                     values += row
-                db.execute(statement, values)
+                db.change(statement, values)
                 at += size
 
 
@@ -59,7 +60,7 @@ class RunInsert:
             size: f"{add} {', '.join([row(shared + 1 + own * at) for at in range(size)])}" for size in _SIZES
         }
 
-    def run(self, db: sqlite3.Connection, rows: Sequence[tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
+    def run(self, db: Connection, rows: Sequence[tuple[tuple[object, ...], tuple[object, ...]]]) -> None:
         """Add rows, in their order; each is the values of its own columns and those of the others."""
         at, count = 0, len(rows)
         while at < count:
@@ -71,5 +72,5 @@ class RunInsert:
                     values = [*shared]
                     for own, _ in rows[at : at + size]:
                         values += own
-                    db.execute(statement, values)
+                    db.change(statement, values)
                     at += size

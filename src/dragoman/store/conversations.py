@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
+from dragoman.store.connection import Connection, Transaction, exists
 from dragoman.store.responses import INPUT_SIDE, ITEMS, Item, add_items
-from dragoman.store.transaction import Transaction, exists
 
 # Lifetime in seconds of the exclusive lease on a conversation, unless renewed: long enough for a busy store, short
 # enough after a crash.
@@ -35,7 +34,7 @@ class Conversation(Struct, frozen=True):
 class Conversations:
     """The table of conversations. Nothing is found for another owner, nor after its time."""
 
-    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
+    def __init__(self, db: Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
         self._db = db
         self._now = now
         self._expiry = expiry
@@ -43,7 +42,7 @@ class Conversations:
     def create(self, owner: bytes, conversation_id: str, metadata: bytes, items: Sequence[Item]) -> Conversation:
         created = self._now()
         with Transaction(self._db):
-            self._db.execute(
+            self._db.change(
                 "INSERT INTO conversations (id, owner, expires, created, metadata, busy, busy_until)"
                 " VALUES (?, ?, ?, ?, ?, '', 0)",
                 (conversation_id, owner, self._expiry(), created, metadata),
@@ -53,10 +52,10 @@ class Conversations:
 
     def find(self, owner: bytes, conversation_id: str) -> Conversation | None:
         """The conversation, if it is this owner's."""
-        row = self._db.execute(
+        row = self._db.row(
             "SELECT id, created, metadata FROM conversations WHERE id = ? AND owner = ? AND expires > ?",
             (conversation_id, owner, self._now()),
-        ).fetchone()
+        )
         return None if row is None else Conversation(*row)
 
     def is_anothers(self, owner: bytes, conversation_id: str) -> bool:
@@ -65,21 +64,21 @@ class Conversations:
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
         with Transaction(self._db):
-            self._db.execute(
+            self._db.change(
                 "UPDATE conversations SET metadata = ?, expires = ? WHERE id = ? AND owner = ?",
                 (metadata, self._expiry(), conversation_id, owner),
             )
 
     def weight(self, conversation_id: str) -> tuple[int, int]:
         """The number of items of an existing conversation, and their bytes, without reading them."""
-        row = self._db.execute(
+        rows = self._db.rows(
             "SELECT count(*), coalesce(sum(length(body)), 0) FROM items WHERE holder = ?", (conversation_id,)
-        ).fetchone()
-        return row[0], row[1]
+        )
+        return rows[0][0], rows[0][1]
 
     def items(self, conversation_id: str) -> list[Item]:
         """The items of an existing conversation, oldest first."""
-        rows = self._db.execute(ITEMS, (conversation_id, INPUT_SIDE))
+        rows = self._db.rows(ITEMS, (conversation_id, INPUT_SIDE))
         return [Item(*row) for row in rows]
 
     def page(self, conversation_id: str, after: str, limit: int, *, newest_first: bool) -> list[Item] | None:
@@ -87,14 +86,14 @@ class Conversations:
         nearest, beyond, order = ("min", "<", "DESC") if newest_first else ("max", ">", "ASC")
         bound, place = "", ()
         if after:
-            place = self._db.execute(
+            (place,) = self._db.rows(
                 f"SELECT {nearest}(position) FROM items WHERE holder = ? AND side = ? AND id = ?",
                 (conversation_id, INPUT_SIDE, after),
-            ).fetchone()
+            )
             if place[0] is None:
                 return None
             bound = f" AND position {beyond} ?"
-        rows = self._db.execute(
+        rows = self._db.rows(
             f"SELECT id, body FROM items WHERE holder = ? AND side = ?{bound} ORDER BY position {order} LIMIT ?",
             (conversation_id, INPUT_SIDE, *place, limit),
         )
@@ -102,47 +101,45 @@ class Conversations:
 
     def item(self, conversation_id: str, item_id: str) -> Item | None:
         """One item of a conversation that was found, the first of that id."""
-        row = self._db.execute(
+        row = self._db.row(
             "SELECT id, body FROM items WHERE holder = ? AND side = ? AND id = ? ORDER BY position LIMIT 1",
             (conversation_id, INPUT_SIDE, item_id),
-        ).fetchone()
+        )
         return None if row is None else Item(*row)
 
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
         """Add items at the end; False if the conversation was deleted. A `holder` gets `LeaseLost` if another one took
         the lease since; without one, a held lease raises `Leased`: the running response does not know the items."""
         with Transaction(self._db):
-            row = self._db.execute(
+            row = self._db.row(
                 "SELECT busy, busy_until FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
-            ).fetchone()
+            )
             if row is None:
                 return False
             if holder is not None and row[0] != holder:
                 raise LeaseLost("another response was given in the conversation meanwhile")
             if holder is None and row[0] and row[1] > self._now():
                 raise Leased("a response is being given in the conversation")
-            self._db.execute("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
-            last = self._db.execute(
-                "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
-            ).fetchone()
-            add_items(self._db, owner, conversation_id, INPUT_SIDE, items, start=last[0] + 1)
+            self._db.change("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
+            last = self._db.number("SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,))
+            add_items(self._db, owner, conversation_id, INPUT_SIDE, items, start=last + 1)
             return True
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
         """Take an item out of a conversation that was found."""
         with Transaction(self._db):
-            removed = self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id))
-        return bool(removed.rowcount)
+            removed = self._db.change("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id))
+        return bool(removed)
 
     def lease(self, owner: bytes, conversation_id: str, holder: str) -> bool:
         """Have a conversation alone for a while; False while another one has it."""
         with Transaction(self._db):
-            leased = self._db.execute(
+            leased = self._db.change(
                 "UPDATE conversations SET busy = ?, busy_until = ?"
                 " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
                 (holder, self._now() + LEASE, conversation_id, owner, holder, self._now()),
             )
-        return bool(leased.rowcount)
+        return bool(leased)
 
     def renew(self, leases: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Renew leases, each with its holder; returns those that another holder has by now."""
@@ -150,10 +147,10 @@ class Conversations:
         until = self._now() + LEASE
         with Transaction(self._db):
             for conversation_id, holder in leases:
-                renewed = self._db.execute(
+                renewed = self._db.change(
                     "UPDATE conversations SET busy_until = ? WHERE id = ? AND busy = ?",
                     (until, conversation_id, holder),
-                ).rowcount
+                )
                 if not renewed:
                     lost.append((conversation_id, holder))
         return lost
@@ -161,7 +158,7 @@ class Conversations:
     def release(self, conversation_id: str, holder: str) -> None:
         """Let others have their turn."""
         with Transaction(self._db):
-            self._db.execute(
+            self._db.change(
                 "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
                 (conversation_id, holder),
             )
@@ -169,11 +166,9 @@ class Conversations:
     def delete(self, owner: bytes, conversation_id: str) -> bool:
         """Delete a conversation and its items."""
         with Transaction(self._db):
-            gone = self._db.execute(
-                "DELETE FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
-            ).rowcount
+            gone = self._db.change("DELETE FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner))
             if gone:
-                self._db.execute("DELETE FROM items WHERE holder = ?", (conversation_id,))
+                self._db.change("DELETE FROM items WHERE holder = ?", (conversation_id,))
         return bool(gone)
 
     def has_outdated(self) -> bool:
@@ -182,11 +177,9 @@ class Conversations:
 
     def remove_outdated(self, most: int) -> int:
         """Delete expired ones, a part at a time."""
-        rows = self._db.execute(
-            "SELECT id FROM conversations WHERE expires <= ? LIMIT ?", (self._now(), most)
-        ).fetchall()
+        rows = self._db.rows("SELECT id FROM conversations WHERE expires <= ? LIMIT ?", (self._now(), most))
         if rows:
             with Transaction(self._db):
-                self._db.executemany("DELETE FROM items WHERE holder = ?", rows)
-                self._db.executemany("DELETE FROM conversations WHERE id = ?", rows)
+                self._db.many("DELETE FROM items WHERE holder = ?", rows)
+                self._db.many("DELETE FROM conversations WHERE id = ?", rows)
         return len(rows)

@@ -3,10 +3,9 @@ of a row."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 
-from dragoman.store.transaction import Transaction
+from dragoman.store.connection import Connection, Transaction
 
 # Cooldowns that end first are dropped.
 MAX_COOLDOWNS = 4096
@@ -15,7 +14,7 @@ MAX_COOLDOWNS = 4096
 class Cooldowns:
     """The table of cooldowns, by subject; times are those of the wall clock, in seconds."""
 
-    def __init__(self, db: sqlite3.Connection, now: Callable[[], float], max_rows: int = MAX_COOLDOWNS) -> None:
+    def __init__(self, db: Connection, now: Callable[[], float], max_rows: int = MAX_COOLDOWNS) -> None:
         self._db = db
         self._now = now
         self._max_rows = max_rows
@@ -23,22 +22,22 @@ class Cooldowns:
     def persist(self, subject: str, until: float, body: bytes) -> None:
         """Keep a rest; one that ends later stays."""
         with Transaction(self._db):
-            self._db.execute(
+            self._db.change(
                 "INSERT INTO rests (subject, expires, body) VALUES (?, ?, ?) ON CONFLICT (subject) DO UPDATE"
                 " SET expires = excluded.expires, body = excluded.body WHERE excluded.expires > expires",
                 (subject, until, body),
             )
-            excess = self._db.execute("SELECT count(*) FROM rests").fetchone()[0] - self._max_rows
+            excess = self._db.number("SELECT count(*) FROM rests") - self._max_rows
             if excess > 0:
                 self._remove("SELECT subject FROM rests ORDER BY expires LIMIT ?", excess)
 
     def end(self, subject: str) -> None:
         with Transaction(self._db):
-            self._db.execute("DELETE FROM rests WHERE subject = ?", (subject,))
+            self._db.change("DELETE FROM rests WHERE subject = ?", (subject,))
 
     def current(self) -> list[tuple[str, bytes]]:
         """The rests that are not over."""
-        return self._db.execute("SELECT subject, body FROM rests WHERE expires > ?", (self._now(),)).fetchall()
+        return self._db.rows("SELECT subject, body FROM rests WHERE expires > ?", (self._now(),))
 
     def remove_outdated(self, most: int) -> int:
         """Remove some expired cooldowns; returns how many."""
@@ -46,4 +45,4 @@ class Cooldowns:
             return self._remove("SELECT subject FROM rests WHERE expires <= ? LIMIT ?", self._now(), most)
 
     def _remove(self, which: str, *given: float) -> int:
-        return self._db.execute(f"DELETE FROM rests WHERE subject IN ({which})", given).rowcount
+        return self._db.change(f"DELETE FROM rests WHERE subject IN ({which})", given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,22 +10,25 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.store.connection import Connection, Transaction
 from dragoman.store.conversations import Conversations
 from dragoman.store.cooldowns import Cooldowns
+from dragoman.store.errors import StoreError
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Events, Responses
-from dragoman.store.transaction import StoreConnection, Transaction
+from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect
 from dragoman.store.turn_cache import Turns
 from dragoman.store.write_errors import not_writable
 
-MEMORY = ":memory:"
 # Behind the name of the file, whose neighbour it is.
 _TURN_OWNERS_SUFFIX = "-turns"
 # Seconds that a starting process waits for another writer.
 _LOCK_TIMEOUT = 5.0
+# The owner of a trial write.
+_NOBODY = b"\0"
 # Number of expired rows that are removed at a time, and interval of searches in seconds.
 _SWEEP = 10
 _SWEPT_TURNS = 100
@@ -46,7 +48,7 @@ class Tables:
 
     def __init__(
         self,
-        db: StoreConnection,
+        db: Connection,
         days: float,
         clock: Callable[[], float] = time.time,
         recent_turn_owners: RecentTurnOwners | None = None,
@@ -81,13 +83,13 @@ class Tables:
 
     def bytes_by_owner(self) -> dict[bytes, int]:
         """Stored bytes by owner."""
-        return dict(self._db.execute("SELECT owner, bytes FROM stored_bytes"))
+        return dict(self._db.rows("SELECT owner, bytes FROM stored_bytes"))
 
     def stored(self, owner: bytes) -> StoredBytes:
         """The stored bytes, and whether any expired."""
-        own = self._db.execute("SELECT bytes FROM stored_bytes WHERE owner = ?", (owner,)).fetchone()
+        own = self._db.row("SELECT bytes FROM stored_bytes WHERE owner = ?", (owner,))
         # A row for each owner.
-        total = self._db.execute("SELECT coalesce(sum(bytes), 0) FROM stored_bytes").fetchone()[0]
+        total = self._db.number("SELECT coalesce(sum(bytes), 0) FROM stored_bytes")
         is_outdated = self.responses.has_outdated() or self.conversations.has_outdated()
         return StoredBytes(own=0 if own is None else own[0], total=total, is_outdated=is_outdated)
 
@@ -96,23 +98,24 @@ class Tables:
         with self.transaction():
             # Remains of a process that was killed meanwhile.
             self.remove_trial()
-            self._db.execute(
+            self._db.change(
                 "INSERT INTO responses (id, owner, expires, root, status, background, provider, body)"
-                " VALUES ('', x'00', 0, '', '', 0, '', x'')"
+                " VALUES ('', ?, 0, '', '', 0, '', ?)",
+                (_NOBODY, b""),
             )
-            self._db.execute(
-                "INSERT INTO items (holder, side, position, id, owner, body) VALUES ('', 0, 0, '', x'00', zeroblob(?))",
-                (size,),
+            self._db.change(
+                "INSERT INTO items (holder, side, position, id, owner, body) VALUES ('', 0, 0, '', ?, ?)",
+                (_NOBODY, bytes(size)),
             )
 
     def remove_trial(self) -> None:
         """Remove the row of a trial write."""
         with self.transaction():
-            self._db.execute("DELETE FROM responses WHERE id = ''")
-            self._db.execute("DELETE FROM items WHERE holder = ''")
+            self._db.change("DELETE FROM responses WHERE id = ''")
+            self._db.change("DELETE FROM items WHERE holder = ''")
 
     @property
-    def connection(self) -> StoreConnection:
+    def connection(self) -> Connection:
         """The connection, for the code that runs transactions."""
         return self._db
 
@@ -131,43 +134,28 @@ class Tables:
         return self._now() + self._retention_seconds
 
 
-def write_ahead(db: sqlite3.Connection, timeout: float = _LOCK_TIMEOUT) -> None:
-    """Enable write-ahead logging, which several processes may try at once. It does not wait."""
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-
-
 def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) -> Tables:
     """Open or create the file, readable only by its user. One thread at a time may use it, whichever that is."""
-    db: StoreConnection | None = None
+    db: SQLiteConnection | None = None
     try:
         if path != MEMORY:
             place = Path(path)
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
-        db = sqlite3.connect(
-            path, timeout=_LOCK_TIMEOUT, isolation_level=None, factory=StoreConnection, check_same_thread=False
-        )
+        db = connect(path, _LOCK_TIMEOUT)
         if path != MEMORY:
             db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses no committed data.
-        write_ahead(db)
-        db.execute("PRAGMA synchronous = NORMAL")
+        db.write_ahead(_LOCK_TIMEOUT)
+        db.change("PRAGMA synchronous = NORMAL")
         # Deleted data is overwritten in the file.
-        db.execute("PRAGMA secure_delete = ON")
+        db.change("PRAGMA secure_delete = ON")
         migrate(db)
         # From now on locks are never waited for: waiting would block the whole loop.
-        db.execute("PRAGMA busy_timeout = 0")
+        db.change("PRAGMA busy_timeout = 0")
         recent_turn_owners = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _TURN_OWNERS_SUFFIX)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, StoreError) as error:
         if db is not None:
             db.close()
         otherwise = "set store_responses = false"

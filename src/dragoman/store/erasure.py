@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.store.errors import Queries, store_error
-from dragoman.store.transaction import Transaction
+from dragoman.store.connection import Connection, Transaction
 
 # Number of a session's rows that are removed at a time; number of a key's rows that are read at a time.
 _AT_ONCE, _LOOKED_AT = 100, 2000
@@ -31,47 +29,47 @@ class ErasureCount(Struct, frozen=True, kw_only=True):
     heads: int = 0
 
 
-class Erasure(Queries):
+class Erasure:
     """Queries and deletions of an erasure, on a connection that overwrites deleted rows."""
 
-    def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
-        super().__init__(db)
+    def __init__(self, db: Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
+        self._db = db
         self._at_once = at_once
         self._looked_at = looked_at
 
     def has_key(self, key: str) -> bool:
         """Whether anything was ever added up under a key."""
-        return bool(self._rows("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
+        return bool(self._db.rows("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
 
     def sessions_of(self, key: str) -> list[NamedSession]:
-        return [NamedSession(*row) for row in self._rows("SELECT id, key, name FROM sessions WHERE key = ?", (key,))]
+        return [NamedSession(*row) for row in self._db.rows("SELECT id, key, name FROM sessions WHERE key = ?", (key,))]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
         """The sessions with this name, of one key or of any."""
-        rows = self._rows("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
+        rows = self._db.rows("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
     def amount_of_key(self, key: str) -> ErasureCount:
         """The extent of a key; reads every row."""
-        rows = self._number("SELECT count(*) FROM records WHERE key = ?", (key,))
+        rows = self._db.number("SELECT count(*) FROM records WHERE key = ?", (key,))
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
     def amount_of_session(self, session: int) -> ErasureCount:
-        rows = self._number("SELECT count(*) FROM records WHERE session = ?", (session,))
+        rows = self._db.number("SELECT count(*) FROM records WHERE session = ?", (session,))
         return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
 
     def _amount(self, rows: int, sessions: str, given: str | int) -> ErasureCount:
         threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
         return ErasureCount(
             rows=rows,
-            sessions=self._number(f"SELECT count(*) FROM ({sessions})", (given,)),
-            threads=self._number(f"SELECT count(*) FROM ({threads})", (given,)),
-            heads=self._number(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,)),
+            sessions=self._db.number(f"SELECT count(*) FROM ({sessions})", (given,)),
+            threads=self._db.number(f"SELECT count(*) FROM ({threads})", (given,)),
+            heads=self._db.number(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,)),
         )
 
     def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:
         """Remove some rows behind a number: how many, and the number to go on from; None if that is all."""
-        last = self._number("SELECT coalesce(max(number), 0) FROM records")
+        last = self._db.number("SELECT coalesce(max(number), 0) FROM records")
         if after >= last:
             return 0, None
         until = after + self._looked_at
@@ -106,14 +104,8 @@ class Erasure(Queries):
 
     def wipe(self) -> bool:
         """Overwrite deleted data in the file itself, and empty its write-ahead log; False if others are reading."""
-        return not self._number("PRAGMA wal_checkpoint(TRUNCATE)")
+        return not self._db.number("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
-        changed = 0
-        try:
-            with Transaction(self._db):
-                for statement, given in statements:
-                    changed += self._db.execute(statement, given).rowcount
-        except sqlite3.Error as error:
-            raise store_error(error) from None
-        return changed
+        with Transaction(self._db):
+            return sum([self._db.change(statement, given) for statement, given in statements])

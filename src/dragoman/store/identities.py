@@ -3,7 +3,6 @@ module reads; `identity_changes.py` writes (decision 46)."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
@@ -11,7 +10,7 @@ import msgspec
 
 from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity, Tags
-from dragoman.store.transaction import Transaction, exists
+from dragoman.store.connection import Connection, Transaction, exists
 
 _COLUMNS = (
     "i.id, i.name, i.owner, i.rights, i.tags, i.expires, i.created, i.created_by, i.revoked, i.generation,"
@@ -34,12 +33,12 @@ _Row = tuple[
 class Identities:
     """The tables of identities in one open file, to read. Every method sees one state of the file."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def generation(self) -> int:
         """The number of the last change; read it before `changes_since`, which may see later changes, too."""
-        return int(self._db.execute("SELECT number FROM generation").fetchone()[0])
+        return int(self._db.number("SELECT number FROM generation"))
 
     def changes_since(self, generation: int) -> list[StoredIdentity]:
         """The identities that were changed after a generation, revoked ones included, in the order of their changes;
@@ -64,12 +63,12 @@ class Identities:
 
     def first_owner(self) -> bytes:
         """The owner of the first identity; b"" without one."""
-        row = self._db.execute("SELECT owner FROM identities ORDER BY id LIMIT 1").fetchone()
+        row = self._db.row("SELECT owner FROM identities ORDER BY id LIMIT 1")
         return b"" if row is None else bytes(row[0])
 
     def audit(self, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """Some changes, the latest first, from before the id of one."""
-        rows = self._db.execute(
+        rows = self._db.rows(
             "SELECT id, time, actor, action, subject, before, after FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?",
             (_ANY if before is None else before, limit),
         )
@@ -88,20 +87,18 @@ class Identities:
 
     def owner_of(self, name: str) -> bytes | None:
         """The owner that a name belongs to for ever; None of one that is bound to none."""
-        row = self._db.execute("SELECT owner FROM key_names WHERE name = ?", (name,)).fetchone()
+        row = self._db.row("SELECT owner FROM key_names WHERE name = ?", (name,))
         return None if row is None else bytes(row[0])
 
     def bind_names(self, owners: Mapping[str, bytes]) -> list[str]:
         """Bind names of the configuration's keys to their owners, and give the names of other owners."""
         db = self._db
         with Transaction(db):
-            db.executemany(
-                "INSERT INTO key_names (name, owner) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", owners.items()
-            )
+            db.many("INSERT INTO key_names (name, owner) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", owners.items())
             return [name for name, owner in owners.items() if self.owner_of(name) != owner]
 
     def _select(self, which: str, order: str, given: tuple[object, ...]) -> Iterator[StoredIdentity]:
-        rows = self._db.execute(
+        rows = self._db.each(
             f"SELECT {_COLUMNS} FROM (SELECT * FROM identities WHERE {which}) i"
             f" LEFT JOIN digests d ON d.identity = i.id ORDER BY {order}, {_ORDER}",
             given,

@@ -4,7 +4,6 @@ their digests."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -17,8 +16,8 @@ from dragoman.identities.changes import ChangeContext, ConfiguredNames, Imported
 from dragoman.identities.errors import BeyondMaker, ImportRefused, KeyChangeError, KeyExists, KeyMissing
 from dragoman.identities.identity import DATABASE, StoredIdentity
 from dragoman.identities.members import KeyMembers
+from dragoman.store.connection import Connection, Transaction, exists
 from dragoman.store.identities import RETIRED, Identities
-from dragoman.store.transaction import Transaction, exists
 
 T = TypeVar("T")
 # Days have the fewest rows among the rollups.
@@ -29,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 class IdentityChanges:
     """Creates, changes, rotates and revokes identities of one open file. Refusals are `KeyChangeError`."""
 
-    def __init__(self, db: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    def __init__(self, db: Connection, clock: Callable[[], float]) -> None:
         self._db = db
         self._clock = clock
         self._identities = Identities(db)
@@ -119,7 +118,7 @@ class IdentityChanges:
         """One transaction with the number of its change; the maker is read again in it."""
         db, now = self._db, self._clock()
         with Transaction(db):
-            db.execute("UPDATE generation SET number = number + 1")
+            db.change("UPDATE generation SET number = number + 1")
             context = ChangeContext(maker=self._present_maker(maker), now=now, generation=self._identities.generation())
             return work(context)
 
@@ -134,7 +133,7 @@ class IdentityChanges:
 
     def _rollup_names(self) -> frozenset[str]:
         """Names that requests were recorded with."""
-        return frozenset(row[0] for row in self._db.execute(_ROLLUP_NAMES))
+        return frozenset(row[0] for row in self._db.rows(_ROLLUP_NAMES))
 
     def _check_new(self, name: str, digest: bytes, rollup_names: frozenset[str]) -> None:
         db = self._db
@@ -147,20 +146,20 @@ class IdentityChanges:
         self._check_digest(digest)
 
     def _check_digest(self, digest: bytes) -> None:
-        row = self._db.execute(
+        row = self._db.row(
             "SELECT i.name FROM digests d JOIN identities i ON i.id = d.identity WHERE d.digest = ?", (digest,)
-        ).fetchone()
+        )
         if row is not None:
             raise KeyExists("", f"the same key is or was that of {row[0]}", "make another key")
 
     def _add(self, after: StoredIdentity, context: ChangeContext, action: str) -> None:
         identity = after.identity
-        self._db.execute(
+        self._db.change(
             "INSERT INTO identities (name, owner, rights, tags, expires, created, created_by, revoked, generation)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (identity.name, identity.owner, *_members(after), after.created, after.created_by, *_ends(after)),
         )
-        self._db.execute(
+        self._db.change(
             "INSERT INTO key_names (name, owner) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",
             (identity.name, identity.owner),
         )
@@ -169,12 +168,12 @@ class IdentityChanges:
 
     def _write(self, before: StoredIdentity, after: StoredIdentity) -> None:
         name = before.identity.name
-        self._db.execute(
+        self._db.change(
             "UPDATE identities SET rights = ?, tags = ?, expires = ?, revoked = ?, generation = ? WHERE name = ?",
             (*_members(after), *_ends(after), name),
         )
         if after.identity.digests != before.identity.digests:
-            self._db.execute(
+            self._db.change(
                 f"UPDATE digests SET until = {RETIRED} WHERE identity = (SELECT id FROM identities WHERE name = ?)",
                 (name,),
             )
@@ -182,14 +181,14 @@ class IdentityChanges:
 
     def _add_digests(self, after: StoredIdentity) -> None:
         identity = after.identity
-        self._db.executemany(
+        self._db.many(
             "INSERT INTO digests (digest, identity, until) VALUES (?, (SELECT id FROM identities WHERE name = ?), ?)"
             " ON CONFLICT (digest) DO UPDATE SET until = excluded.until WHERE identity = excluded.identity",
             [(each.digest, identity.name, each.until) for each in identity.digests],
         )
 
     def _audit(self, context: ChangeContext, action: str, before: StoredIdentity | None, after: StoredIdentity) -> None:
-        self._db.execute(
+        self._db.change(
             "INSERT INTO audit (time, actor, action, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)",
             (
                 context.now,

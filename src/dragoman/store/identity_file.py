@@ -5,20 +5,19 @@ refused."""
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.store.database import MEMORY
-from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
+from dragoman.store.connection import exists
+from dragoman.store.errors import StoreBusy, StoreError, StoreFull
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.identity_reader import has_identities
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
-from dragoman.store.transaction import exists
+from dragoman.store.sqlite import MEMORY, connect_to_read
 
 # Seconds to wait for a lock if the result is not essential.
 _PEEK_TIMEOUT = 1.0
@@ -37,12 +36,11 @@ class IdentityFile:
     def trial(self) -> Iterator[None]:
         """Take back all changes that are made within."""
         db = self._tables.connection
-        db.execute("BEGIN IMMEDIATE")
+        db.begin()
         try:
             yield
         finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+            db.rollback()
 
 
 @contextmanager
@@ -56,7 +54,7 @@ def open_identity_file(
         _check_version(path, timeout)
         with closing(open_record_tables(path, read_only=read_only, timeout=timeout, otherwise=_OTHERWISE)) as tables:
             yield IdentityFile(tables, clock)
-    except (sqlite3.Error, StoreBusy) as error:
+    except StoreError as error:
         raise _problem(path, error) from None
 
 
@@ -75,18 +73,15 @@ def may_accept(path: str, digest: bytes) -> bool:
     try:
         with closing(open_record_tables(path, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
             return exists(tables.connection, "SELECT 1 FROM digests WHERE digest = ?", (digest,))
-    except (OSError, sqlite3.Error, ConfigError, StoreError):
+    except (OSError, ConfigError, StoreError):
         return True
 
 
 def bind_key_names(path: str, owners: Mapping[str, bytes]) -> list[str]:
     """Bind names of the configuration's keys to their owners in the file at a path, which is made if there is none.
     Gives the names that belong to other owners."""
-    try:
-        with closing(open_record_tables(path, otherwise=_OTHERWISE)) as tables:
-            return Identities(tables.connection).bind_names(owners)
-    except sqlite3.Error as error:
-        raise store_error(error) from None
+    with closing(open_record_tables(path, otherwise=_OTHERWISE)) as tables:
+        return Identities(tables.connection).bind_names(owners)
 
 
 def check_owner(path: Path) -> None:
@@ -110,9 +105,8 @@ def _check_version(path: str, timeout: float) -> None:
     """Refuse a file of another version: a gateway of the older one may be running."""
     if not Path(path).exists():
         return
-    db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=timeout)
-    with closing(db):
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    with closing(connect_to_read(Path(path), timeout)) as db:
+        version = db.version
     if version > len(STEPS):
         raise DragomanError(f"{path} was written by a newer version: use the release that wrote it")
     # A new file has the version 0.
@@ -122,9 +116,9 @@ def _check_version(path: str, timeout: float) -> None:
         )
 
 
-def _problem(path: str, error: sqlite3.Error | StoreBusy) -> StoreError:
-    if isinstance(error, StoreBusy) or is_busy(error):
+def _problem(path: str, error: StoreError) -> StoreError:
+    if isinstance(error, StoreBusy):
         return StoreBusy(f"{path} is locked by another process; nothing was changed: try again")
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+    if isinstance(error, StoreFull):
         return StoreError(f"the disk of {path} is full; nothing was changed: make room, and try again")
     return StoreError(f"{path} cannot be used ({error}); nothing was changed: dragoman db check examines it")

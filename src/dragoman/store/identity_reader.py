@@ -3,7 +3,6 @@ the number of the last change, which takes microseconds while the file is unchan
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.identities.identity import StoredIdentity
-from dragoman.store.database import MEMORY
 from dragoman.store.errors import StoreError, store_error
 from dragoman.store.identities import Identities
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
+from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect_to_read
 
 T = TypeVar("T")
 # How long, in seconds, a process that has the file for itself is waited for.
@@ -29,7 +28,7 @@ class IdentityReader:
     def __init__(self, path: str, timeout: float = _LOCK_TIMEOUT) -> None:
         self._path = None if path == MEMORY else Path(path).absolute()
         self._timeout = timeout
-        self._db: sqlite3.Connection | None = None
+        self._db: SQLiteConnection | None = None
         self._has_tables = False
         # How SQLite numbers commits of other connections, and the generation that was read after that.
         self._version = -1
@@ -65,7 +64,7 @@ class IdentityReader:
         if db is None:
             return None
         # The number of the commits first: a commit between the two is then seen the next time.
-        (version,) = db.execute("PRAGMA data_version").fetchone()
+        version = db.commits()
         if version != self._version:
             self._has_tables = _has_tables(db)
             identities = Identities(db)
@@ -85,7 +84,7 @@ class IdentityReader:
         db = self._opened()
         return db is not None and _has_tables(db) and Identities(db).has_any()
 
-    def _opened(self) -> sqlite3.Connection | None:
+    def _opened(self) -> SQLiteConnection | None:
         """The connection to the file that is at the path now."""
         if self._path is None:
             return None
@@ -99,23 +98,17 @@ class IdentityReader:
             return self._db
         self.close()
         self._version, self._has_tables = -1, False
-        db = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=ro",
-            uri=True,
-            timeout=self._timeout,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        db.execute("PRAGMA query_only = ON")
+        db = connect_to_read(self._path, self._timeout)
+        db.set_only_reads(True)
         self._db, self.file = db, file
         return db
 
     def _guarded(self, read: Callable[[], T]) -> T:
         try:
             return read()
-        except (OSError, sqlite3.Error, StoreError, msgspec.MsgspecError) as error:
+        except (OSError, StoreError, msgspec.MsgspecError) as error:
             # A connection that failed is opened again: the file may be repaired or restored by then.
-            with suppress(sqlite3.Error):
+            with suppress(StoreError):
                 self.close()
             raise store_error(error) from None
 
@@ -128,9 +121,9 @@ def has_identities(path: str) -> bool:
         return reader.has_any()
 
 
-def _has_tables(db: sqlite3.Connection) -> bool:
+def _has_tables(db: SQLiteConnection) -> bool:
     """Whether the file is of a version with identities; an older one has none."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+    version = db.version
     if version > len(STEPS):
         raise StoreError("the file was written by a newer version")
-    return bool(version >= IDENTITIES_VERSION)
+    return version >= IDENTITIES_VERSION

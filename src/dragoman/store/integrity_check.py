@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from dragoman.store.errors import Queries
+from dragoman.store.connection import Connection
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES
 
@@ -110,22 +110,27 @@ class JournalOffset(Struct, frozen=True):
     damaged: int
 
 
-class IntegrityCheck(Queries):
+class IntegrityCheck:
     """Queries that find out whether a file is whole, by a connection that may only read."""
 
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
     def version(self) -> int:
-        return self._number("PRAGMA user_version")
+        return self._db.number("PRAGMA user_version")
 
     def problems(self) -> list[str]:
         """Problems that SQLite itself reports."""
-        return [str(row[0]) for row in self._rows(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
+        return [str(row[0]) for row in self._db.rows(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
 
     def counts(self) -> dict[str, int]:
         """The number of rows of each table."""
-        return {table: self._number(f"SELECT count(*) FROM {table}") for table in TABLES}
+        return {table: self._db.number(f"SELECT count(*) FROM {table}") for table in TABLES}
 
     def offsets(self) -> list[JournalOffset]:
-        return [JournalOffset(*row) for row in self._rows("SELECT name, applied, damaged FROM journals ORDER BY name")]
+        return [
+            JournalOffset(*row) for row in self._db.rows("SELECT name, applied, damaged FROM journals ORDER BY name")
+        ]
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
@@ -133,15 +138,15 @@ class IntegrityCheck(Queries):
         for table, names, where in _ROLLUPS:
             row = self._agreement_of(table, names, where)
             matching, wrong = matching + row[0], wrong + row[1]
-        added = self._number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
-        there = self._number("SELECT count(*) FROM records")
+        added = self._db.number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
+        there = self._db.number("SELECT count(*) FROM records")
         return Agreement(matching=matching, wrong=wrong, without_row=max(added - there, 0))
 
     def _agreement_of(self, table: str, names: str, where: str) -> tuple[int, int]:
         """The number of groups of a rollup that agree with their rows, and of others."""
         measured = ", ".join(f"sum({ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
-        rows = self._rows(
+        rows = self._db.rows(
             "SELECT coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
@@ -155,7 +160,7 @@ class IntegrityCheck(Queries):
         """Tables of totals, and the number of mismatches with others."""
         for table, one, other in _PAIRS:
             counts = [
-                self._number(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")
+                self._db.number(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")
                 for these, those in ((one, other), (other, one))
             ]
             yield table, max(counts)
@@ -164,9 +169,9 @@ class IntegrityCheck(Queries):
         tagged = f"SELECT quarter, {_NAMES}, {counted} FROM tag_sums GROUP BY quarter, {_NAMES}"
         excess = " OR ".join(f"q.{name} > coalesce(s.{name}, 0)" for name in _COUNTED)
         joined = f"({tagged}) q LEFT JOIN sums s USING (quarter, {_NAMES})"
-        yield "tag_sums", self._number(f"SELECT count(*) FROM {joined} WHERE {excess}")
+        yield "tag_sums", self._db.number(f"SELECT count(*) FROM {joined} WHERE {excess}")
 
     def orphans(self) -> Iterator[tuple[str, int]]:
         """Broken references, and the number of their rows."""
         for words, where in _REFERENCES.items():
-            yield words, self._number(f"SELECT count(*) FROM {where}")
+            yield words, self._db.number(f"SELECT count(*) FROM {where}")

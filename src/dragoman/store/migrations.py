@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
+from dragoman.store.connection import Transaction
+from dragoman.store.errors import StoreError
+from dragoman.store.sqlite import SQLiteConnection
 
-def m001_store_responses(db: sqlite3.Connection) -> None:
+
+def m001_store_responses(db: SQLiteConnection) -> None:
     """Responses, their items and conversations, and the events of background responses."""
-    db.execute(
+    db.change(
         """
         CREATE TABLE responses (
             id TEXT PRIMARY KEY,
@@ -27,9 +30,9 @@ def m001_store_responses(db: sqlite3.Connection) -> None:
         ) WITHOUT ROWID
         """
     )
-    db.execute("CREATE INDEX responses_by_root ON responses (root)")
-    db.execute("CREATE INDEX responses_by_expiry ON responses (expires)")
-    db.execute(
+    db.change("CREATE INDEX responses_by_root ON responses (root)")
+    db.change("CREATE INDEX responses_by_expiry ON responses (expires)")
+    db.change(
         """
         CREATE TABLE items (
             -- A response or a conversation.
@@ -44,8 +47,8 @@ def m001_store_responses(db: sqlite3.Connection) -> None:
         ) WITHOUT ROWID
         """
     )
-    db.execute("CREATE INDEX items_by_id ON items (id, owner)")
-    db.execute(
+    db.change("CREATE INDEX items_by_id ON items (id, owner)")
+    db.change(
         """
         CREATE TABLE conversations (
             id TEXT PRIMARY KEY,
@@ -59,8 +62,8 @@ def m001_store_responses(db: sqlite3.Connection) -> None:
         ) WITHOUT ROWID
         """
     )
-    db.execute("CREATE INDEX conversations_by_expiry ON conversations (expires)")
-    db.execute(
+    db.change("CREATE INDEX conversations_by_expiry ON conversations (expires)")
+    db.change(
         """
         CREATE TABLE events (
             holder TEXT NOT NULL,
@@ -72,16 +75,16 @@ def m001_store_responses(db: sqlite3.Connection) -> None:
     )
 
 
-def m002_promise_beside_the_response(db: sqlite3.Connection) -> None:
+def m002_promise_beside_the_response(db: SQLiteConnection) -> None:
     """Promises in a table of their own: to renew one there does not write a response's whole body again."""
-    db.execute("CREATE TABLE promises (holder TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID")
-    db.execute("INSERT INTO promises (holder, until) SELECT id, alive FROM responses WHERE alive > 0")
-    db.execute("ALTER TABLE responses DROP COLUMN alive")
+    db.change("CREATE TABLE promises (holder TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID")
+    db.change("INSERT INTO promises (holder, until) SELECT id, alive FROM responses WHERE alive > 0")
+    db.change("ALTER TABLE responses DROP COLUMN alive")
 
 
-def m003_cache_turns(db: sqlite3.Connection) -> None:
+def m003_cache_turns(db: SQLiteConnection) -> None:
     """Turns of clients that send back content and calls alone, and what all of them come to, in bytes."""
-    db.execute(
+    db.change(
         """
         CREATE TABLE turns (
             owner BLOB NOT NULL,
@@ -95,21 +98,21 @@ def m003_cache_turns(db: sqlite3.Connection) -> None:
         )
         """
     )
-    db.execute("CREATE INDEX turns_by_expiry ON turns (expires)")
-    db.execute("CREATE TABLE turns_total (bytes INTEGER NOT NULL)")
-    db.execute("INSERT INTO turns_total (bytes) VALUES (0)")
+    db.change("CREATE INDEX turns_by_expiry ON turns (expires)")
+    db.change("CREATE TABLE turns_total (bytes INTEGER NOT NULL)")
+    db.change("INSERT INTO turns_total (bytes) VALUES (0)")
 
 
-def m004_persist_cooldowns(db: sqlite3.Connection) -> None:
+def m004_persist_cooldowns(db: SQLiteConnection) -> None:
     """Rests of targets and keys, until the time of day at which they are over."""
-    db.execute("CREATE TABLE rests (subject TEXT PRIMARY KEY, expires REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID")
-    db.execute("CREATE INDEX rests_by_expiry ON rests (expires)")
+    db.change("CREATE TABLE rests (subject TEXT PRIMARY KEY, expires REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID")
+    db.change("CREATE INDEX rests_by_expiry ON rests (expires)")
 
 
-def m005_store_records(db: sqlite3.Connection) -> None:
+def m005_store_records(db: SQLiteConnection) -> None:
     """Records of exchanges, their totals, sessions, and the offset of each journal (decision 32)."""
     # Columns of numbers that may be NULL are unknown then; times and lengths of time are microseconds.
-    db.execute(
+    db.change(
         """
         CREATE TABLE records (
             number INTEGER PRIMARY KEY,
@@ -162,21 +165,21 @@ def m005_store_records(db: sqlite3.Connection) -> None:
         )
         """
     )
-    db.execute("CREATE INDEX records_by_time ON records (time)")
-    db.execute("CREATE INDEX records_by_session ON records (session, time)")
+    db.change("CREATE INDEX records_by_time ON records (time)")
+    db.change("CREATE INDEX records_by_session ON records (session, time)")
     measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in _FIRST_MEASURES)
-    db.execute(
+    db.change(
         "CREATE TABLE sums (quarter INTEGER NOT NULL, key TEXT NOT NULL, client TEXT NOT NULL, provider TEXT NOT NULL,"
         f" model TEXT NOT NULL, {measures}, PRIMARY KEY (quarter, key, client, provider, model)) WITHOUT ROWID"
     )
-    db.execute(
+    db.change(
         f"CREATE TABLE thread_sums (quarter INTEGER NOT NULL, thread INTEGER NOT NULL, {measures},"
         " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
     )
     _create_rollups(db, measures)
     # The usage of one thread over its whole life; one row per thread and 15-minute bucket.
-    db.execute("CREATE INDEX thread_sums_by_thread ON thread_sums (thread)")
-    db.execute(
+    db.change("CREATE INDEX thread_sums_by_thread ON thread_sums (thread)")
+    db.change(
         """
         CREATE TABLE sessions (
             -- Never given again, also of one that is forgotten: its sums stay.
@@ -193,10 +196,10 @@ def m005_store_records(db: sqlite3.Connection) -> None:
         )
         """
     )
-    db.execute("CREATE UNIQUE INDEX sessions_by_name ON sessions (key, name)")
-    db.execute("CREATE INDEX sessions_by_last ON sessions (last)")
-    db.execute("CREATE INDEX sessions_by_origin ON sessions (origin) WHERE origin > 0")
-    db.execute(
+    db.change("CREATE UNIQUE INDEX sessions_by_name ON sessions (key, name)")
+    db.change("CREATE INDEX sessions_by_last ON sessions (last)")
+    db.change("CREATE INDEX sessions_by_origin ON sessions (origin) WHERE origin > 0")
+    db.change(
         """
         CREATE TABLE threads (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -220,32 +223,32 @@ def m005_store_records(db: sqlite3.Connection) -> None:
         )
         """
     )
-    db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
+    db.change("CREATE INDEX threads_by_session ON threads (session, name)")
     # Where histories ended, by thread, state and time, to recognise their continuations. It is the largest table: no
     # other index, and no column that could fail a statement, for which SQLite would copy each changed page.
-    db.execute(
+    db.change(
         "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER, time INTEGER,"
         " PRIMARY KEY (digest, thread)) WITHOUT ROWID"
     )
-    db.execute(
+    db.change(
         "CREATE TABLE journals (name TEXT PRIMARY KEY, applied INTEGER NOT NULL, damaged INTEGER NOT NULL)"
         " WITHOUT ROWID"
     )
 
 
-def _create_rollups(db: sqlite3.Connection, measures: str) -> None:
+def _create_rollups(db: SQLiteConnection, measures: str) -> None:
     """Rollups of hours and days, and of all users per bucket, kept equal to `sums` by triggers."""
     # `span` is 4 quarters or 96, `start` the first of them; days are those of UTC.
-    db.execute(
+    db.change(
         "CREATE TABLE long_sums (span INTEGER NOT NULL, start INTEGER NOT NULL,"
         f" {', '.join(f'{name} TEXT NOT NULL' for name in _NAMES)}, {measures},"
         f" PRIMARY KEY (span, start, {', '.join(_NAMES)})) WITHOUT ROWID"
     )
-    db.execute(f"CREATE TABLE quarter_sums (quarter INTEGER PRIMARY KEY, {measures})")
+    db.change(f"CREATE TABLE quarter_sums (quarter INTEGER PRIMARY KEY, {measures})")
     _create_rollup_triggers(db, _FIRST_MEASURES)
 
 
-def _create_rollup_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+def _create_rollup_triggers(db: SQLiteConnection, measures: Sequence[str]) -> None:
     """Create the triggers by which `sums` adds to `long_sums` and `quarter_sums`."""
     names = _NAMES
     grown = f"DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in measures)}"
@@ -261,10 +264,10 @@ def _create_rollup_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> 
             f"INSERT INTO quarter_sums (quarter, {', '.join(measures)}) VALUES (NEW.quarter, {values})"
             f" ON CONFLICT (quarter) {grown};"
         )
-        db.execute(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
+        db.change(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
 
 
-def m006_store_totals(db: sqlite3.Connection) -> None:
+def m006_store_totals(db: SQLiteConnection) -> None:
     """Totals of each thread and session over all time, since nearly all threads of a month lie within it. Triggers
     update them with `thread_sums`. -1 is the session of threads that were forgotten before there were totals."""
     # Columns that rank groups come first: the rest of a row is not read for that.
@@ -273,22 +276,22 @@ def m006_store_totals(db: sqlite3.Connection) -> None:
     for of, number in _TOTALS:
         columns = f"{of}, since, last, {', '.join(measures)}"
         # `since` and `last` are the first and the last quarter in which there was something.
-        db.execute(
+        db.change(
             f"CREATE TABLE {of}_totals ({of} INTEGER PRIMARY KEY, since INTEGER NOT NULL, last INTEGER NOT NULL,"
             " is_forgotten INTEGER NOT NULL DEFAULT 0,"
             f" {', '.join(f'{name} INTEGER NOT NULL' for name in measures)})"
         )
-        db.execute(
+        db.change(
             f"INSERT INTO {of}_totals ({columns}) SELECT {number.format('q.thread')}, min(q.quarter), max(q.quarter),"
             f" {', '.join(f'sum(q.{name})' for name in measures)} FROM thread_sums q"
             " WHERE q.thread <> 0 GROUP BY 1"
         )
-        db.execute(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} NOT IN (SELECT id FROM {of}s)")
-        db.execute(f"CREATE INDEX {of}_totals_by_last ON {of}_totals (last, since)")
+        db.change(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} NOT IN (SELECT id FROM {of}s)")
+        db.change(f"CREATE INDEX {of}_totals_by_last ON {of}_totals (last, since)")
     _create_total_triggers(db, measures)
 
 
-def _create_total_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+def _create_total_triggers(db: SQLiteConnection, measures: Sequence[str]) -> None:
     """Create the triggers by which `thread_sums` adds to the totals of threads and sessions."""
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
     added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
@@ -304,22 +307,22 @@ def _create_total_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> N
         # Every write of `last` also writes the index.
         on_update.append(f"UPDATE {of}_totals SET {added} WHERE {of} = {new};")
     for event, statements in (("INSERT", on_insert), ("UPDATE", on_update)):
-        db.execute(
+        db.change(
             f"CREATE TRIGGER thread_sums_{event.lower()} AFTER {event} ON thread_sums WHEN NEW.thread <> 0"
             f" BEGIN {' '.join(statements)} END"
         )
 
 
-def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
+def m007_count_stored_bytes(db: SQLiteConnection) -> None:
     """Stored bytes per owner: a row's content, and 256 for the row with its indexes. Triggers keep the sums in every
     process, as long as no row is replaced (`OR REPLACE`), for which SQLite calls no delete trigger."""
     # A response may be deleted, or become another's, before its events are.
-    db.execute("ALTER TABLE events ADD COLUMN owner BLOB NOT NULL DEFAULT x''")
-    db.execute("UPDATE events SET owner = coalesce((SELECT owner FROM responses WHERE id = holder), x'')")
-    db.execute("CREATE TABLE stored_bytes (owner BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID")
+    db.change("ALTER TABLE events ADD COLUMN owner BLOB NOT NULL DEFAULT x''")
+    db.change("UPDATE events SET owner = coalesce((SELECT owner FROM responses WHERE id = holder), x'')")
+    db.change("CREATE TABLE stored_bytes (owner BLOB PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID")
     held = {"responses": "body", "items": "body", "conversations": "metadata", "events": "data"}
     rows = " UNION ALL ".join(f"SELECT owner, 256 + length({column}) AS size FROM {of}" for of, column in held.items())
-    db.execute(f"INSERT INTO stored_bytes (owner, bytes) SELECT owner, sum(size) FROM ({rows}) GROUP BY owner")
+    db.change(f"INSERT INTO stored_bytes (owner, bytes) SELECT owner, sum(size) FROM ({rows}) GROUP BY owner")
     for of, column in held.items():
         grown = (
             f"INSERT INTO stored_bytes (owner, bytes) VALUES (NEW.owner, 256 + length(NEW.{column}))"
@@ -332,47 +335,47 @@ def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
         events = {"insert": grown, "delete": shrunk, f"update of owner, {column}": grown + shrunk}
         for event, statements in events.items():
             name = f"{of}_bytes_{event.split()[0]}"
-            db.execute(f"CREATE TRIGGER {name} AFTER {event.upper()} ON {of} BEGIN {statements} END")
+            db.change(f"CREATE TRIGGER {name} AFTER {event.upper()} ON {of} BEGIN {statements} END")
 
 
-def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
+def m008_count_bookkeeping(db: SQLiteConnection) -> None:
     """Bookkeeping losses apart from losses that change the response (decision 38); older `losses` count both."""
     totals = [f"{of}_totals" for of, _ in _TOTALS]
     for table in ("records", "sums", "thread_sums", "long_sums", "quarter_sums", *totals):
-        db.execute(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")
+        db.change(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")
     for trigger in ("sums_insert", "sums_update", "thread_sums_insert", "thread_sums_update"):
-        db.execute(f"DROP TRIGGER {trigger}")
+        db.change(f"DROP TRIGGER {trigger}")
     measures = (*_FIRST_MEASURES, "bookkeeping")
     _create_rollup_triggers(db, measures)
     _create_total_triggers(db, measures)
 
 
-def m009_index_copies(db: sqlite3.Connection) -> None:
+def m009_index_copies(db: SQLiteConnection) -> None:
     """Indexes under which neither the copies of an item nor the branches of a chain are read one by one."""
     # A client's own ID must not collide with one that a provider issued.
-    db.execute("CREATE INDEX items_given ON items (id, owner) WHERE body = x''")
-    db.execute("DROP INDEX responses_by_root")
-    db.execute("CREATE INDEX responses_by_root ON responses (root, expires)")
+    db.change("CREATE INDEX items_given ON items (id, owner) WHERE body = x''")
+    db.change("DROP INDEX responses_by_root")
+    db.change("CREATE INDEX responses_by_root ON responses (root, expires)")
 
 
-def m010_assign_on_demand(db: sqlite3.Connection) -> None:
+def m010_assign_on_demand(db: SQLiteConnection) -> None:
     """Rows that await the assignment of a session, and the relations by which they are connected (decision 44)."""
     # Rows of an earlier release are assigned. An index of `records` for this would be made from all of them.
-    db.execute("CREATE TABLE unassigned (number INTEGER PRIMARY KEY, second INTEGER NOT NULL)")
-    db.execute(
+    db.change("CREATE TABLE unassigned (number INTEGER PRIMARY KEY, second INTEGER NOT NULL)")
+    db.change(
         "CREATE TABLE unassigned_relations (relation INTEGER, number INTEGER, PRIMARY KEY (relation, number))"
         " WITHOUT ROWID"
     )
     # Numbers of removed rows are given again.
-    db.execute(
+    db.change(
         "CREATE TRIGGER records_delete AFTER DELETE ON records"
         " BEGIN DELETE FROM unassigned WHERE number = OLD.number; END"
     )
 
 
-def m011_store_identities(db: sqlite3.Connection) -> None:
+def m011_store_identities(db: SQLiteConnection) -> None:
     """Gateway keys of the database, the number of the last change, and the audit log (decision 46)."""
-    db.execute(
+    db.change(
         """
         CREATE TABLE identities (
             id INTEGER PRIMARY KEY,
@@ -391,8 +394,8 @@ def m011_store_identities(db: sqlite3.Connection) -> None:
         )
         """
     )
-    db.execute("CREATE INDEX identities_by_generation ON identities (generation)")
-    db.execute(
+    db.change("CREATE INDEX identities_by_generation ON identities (generation)")
+    db.change(
         """
         CREATE TABLE digests (
             digest BLOB PRIMARY KEY,
@@ -402,12 +405,12 @@ def m011_store_identities(db: sqlite3.Connection) -> None:
         ) WITHOUT ROWID
         """
     )
-    db.execute("CREATE INDEX digests_by_identity ON digests (identity)")
+    db.change("CREATE INDEX digests_by_identity ON digests (identity)")
     # Names of keys of the file, too: a name belongs to one owner for ever.
-    db.execute("CREATE TABLE key_names (name TEXT PRIMARY KEY, owner BLOB NOT NULL) WITHOUT ROWID")
-    db.execute("CREATE TABLE generation (number INTEGER NOT NULL)")
-    db.execute("INSERT INTO generation (number) VALUES (0)")
-    db.execute(
+    db.change("CREATE TABLE key_names (name TEXT PRIMARY KEY, owner BLOB NOT NULL) WITHOUT ROWID")
+    db.change("CREATE TABLE generation (number INTEGER NOT NULL)")
+    db.change("INSERT INTO generation (number) VALUES (0)")
+    db.change(
         """
         CREATE TABLE audit (
             id INTEGER PRIMARY KEY,
@@ -423,23 +426,23 @@ def m011_store_identities(db: sqlite3.Connection) -> None:
     )
 
 
-def m012_tag_exchanges(db: sqlite3.Connection) -> None:
+def m012_tag_exchanges(db: SQLiteConnection) -> None:
     """Tags of exchanges, and rollups of tagged exchanges by their set of tags, which `sums` has too (decision 46)."""
     # No row of an earlier release has tags, so none is written: `sums` with another key would be a copy of all of it.
-    db.execute("ALTER TABLE records ADD COLUMN tags INTEGER NOT NULL DEFAULT 0")
-    db.execute("CREATE TABLE tag_sets (id INTEGER PRIMARY KEY, tags TEXT NOT NULL UNIQUE)")
+    db.change("ALTER TABLE records ADD COLUMN tags INTEGER NOT NULL DEFAULT 0")
+    db.change("CREATE TABLE tag_sets (id INTEGER PRIMARY KEY, tags TEXT NOT NULL UNIQUE)")
     texts = ", ".join(f"{name} TEXT NOT NULL" for name in _NAMES)
     measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in (*_FIRST_MEASURES, "bookkeeping"))
     for table, time in (("tag_sums", ("quarter",)), ("long_tag_sums", ("span", "start"))):
         columns = ", ".join(f"{name} INTEGER NOT NULL" for name in (*time, "tags"))
-        db.execute(
+        db.change(
             f"CREATE TABLE {table} ({columns}, {texts}, {measures},"
             f" PRIMARY KEY ({', '.join((*time, 'tags', *_NAMES))})) WITHOUT ROWID"
         )
     _create_tag_triggers(db, (*_FIRST_MEASURES, "bookkeeping"))
 
 
-def _create_tag_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+def _create_tag_triggers(db: SQLiteConnection, measures: Sequence[str]) -> None:
     """Create the triggers by which `tag_sums` adds to `long_tag_sums`."""
     names = ("tags", *_NAMES)
     columns = ", ".join(("span", "start", *names, *measures))
@@ -451,10 +454,10 @@ def _create_tag_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> Non
             f" ON CONFLICT (span, start, {', '.join(names)}) DO UPDATE SET {grown};"
             for span in (4, 96)
         )
-        db.execute(f"CREATE TRIGGER tag_sums_{event.lower()} AFTER {event} ON tag_sums BEGIN {spans} END")
+        db.change(f"CREATE TRIGGER tag_sums_{event.lower()} AFTER {event} ON tag_sums BEGIN {spans} END")
 
 
-def m013_journals_of_version_2(db: sqlite3.Connection) -> None:
+def m013_journals_of_version_2(db: SQLiteConnection) -> None:
     """No table changes: an earlier release must not open the file, since it would take lines of the present journals
     for nothing and remove them (decision 44)."""
 
@@ -486,7 +489,7 @@ _FIRST_MEASURES = (
 # The present measures.
 MEASURES = (*_FIRST_MEASURES, "bookkeeping")
 
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+STEPS: tuple[Callable[[SQLiteConnection], None], ...] = (
     m001_store_responses,
     m002_promise_beside_the_response,
     m003_cache_turns,
@@ -505,7 +508,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
 IDENTITIES_VERSION = 1 + STEPS.index(m011_store_identities)
 
 
-class NewerFile(sqlite3.DatabaseError):
+class NewerFile(StoreError):
     """A file that a later release has changed."""
 
 
@@ -516,20 +519,18 @@ def remedy_of(error: Exception, otherwise: str) -> str:
     return f"name a file in a directory that can be written to, or {otherwise}"
 
 
-def migrate(db: sqlite3.Connection) -> None:
+def migrate(db: SQLiteConnection) -> None:
     """Bring a file to the present, one step at a time; several processes may try at once."""
     if _version(db) == len(STEPS):
         return
-    db.execute("BEGIN IMMEDIATE")
-    with db:
+    with Transaction(db):
         for number in range(_version(db), len(STEPS)):
             STEPS[number](db)
-            db.execute(f"PRAGMA user_version = {number + 1}")
+            db.change(f"PRAGMA user_version = {number + 1}")
 
 
-def _version(db: sqlite3.Connection) -> int:
-    row = db.execute("PRAGMA user_version").fetchone()
-    version = int(row[0])
+def _version(db: SQLiteConnection) -> int:
+    version = db.version
     if version > len(STEPS):
         raise NewerFile("the file was written by a newer version")
     return version

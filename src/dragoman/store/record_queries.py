@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import Queries
+from dragoman.store.connection import Connection
 from dragoman.store.records import COLUMNS, RecordRow, tags_of
 
 # Outcomes of exchanges that went wrong.
@@ -38,11 +37,11 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     before: tuple[int, int] | None = None
 
 
-class RecordQueries(Queries):
+class RecordQueries:
     """Queries of records, by a connection that only reads: of all keys, or of one scope."""
 
-    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
-        super().__init__(db)
+    def __init__(self, db: Connection, scope: KeyScope | None = None) -> None:
+        self._db = db
         # Conditions without an index, which every query of rows has.
         self._owned = "" if scope is None else " AND +key = ?"
         self._scope: tuple[object, ...] = () if scope is None else (scope.key,)
@@ -69,7 +68,7 @@ class RecordQueries(Queries):
 
     def newest(self) -> int:
         """The number of the one that was written down last; 0 if there is none."""
-        return self._number("SELECT coalesce(max(number), 0) FROM records")
+        return self._db.number("SELECT coalesce(max(number), 0) FROM records")
 
     def places(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Session and thread of some rows, as far as they have a session."""
@@ -77,7 +76,7 @@ class RecordQueries(Queries):
         for at in range(0, len(wanted), _AT_ONCE):
             some = wanted[at : at + _AT_ONCE]
             statement = "SELECT number, session, thread FROM records WHERE session <> 0 AND number IN"
-            rows = self._rows(f"{statement} ({', '.join('?' * len(some))})", some)
+            rows = self._db.rows(f"{statement} ({', '.join('?' * len(some))})", some)
             places |= {number: (session, thread) for number, session, thread in rows}
         return places
 
@@ -104,7 +103,7 @@ class RecordQueries(Queries):
         return self._records(f"FROM records WHERE number IN ({listed}){self._owned}", [*numbers, *self._scope])
 
     def _records(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
-        return [RecordRow(*row) for row in self._rows(f"SELECT {_COLUMNS} {rest}", given)]
+        return [RecordRow(*row) for row in self._db.rows(f"SELECT {_COLUMNS} {rest}", given)]
 
 
 def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
@@ -134,11 +133,11 @@ NAMES = ("session_name", "thread_name", "thread_class")
 _NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.class", "tags": tags_of("r")}
 
 
-class Exports(Queries):
+class Exports:
     """Rows in the order of their times, read in batches, so that a slow consumer does not hold the file."""
 
-    def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE) -> None:
-        super().__init__(db)
+    def __init__(self, db: Connection, at_once: int = _AT_ONCE) -> None:
+        self._db = db
         self._at_once = at_once
 
     def rows(self, wanted: Sequence[str], since: int, until: int) -> Iterator[tuple[Any, ...]]:
@@ -151,9 +150,9 @@ class Exports(Queries):
             " WHERE (r.time, r.number) > (?, ?) AND r.time < ? AND r.number <= ?"
             " ORDER BY r.time, r.number LIMIT ?"
         )
-        last = self._number("SELECT coalesce(max(number), 0) FROM records")
+        last = self._db.number("SELECT coalesce(max(number), 0) FROM records")
         at = (since, -1)
-        while some := self._rows(statement, (*at, until, last, self._at_once)):
+        while some := self._db.rows(statement, (*at, until, last, self._at_once)):
             for row in some:
                 yield row[2:]
             at = some[-1][:2]

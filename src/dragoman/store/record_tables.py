@@ -5,18 +5,17 @@ since their journal may be removed then."""
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dragoman.errors import ConfigError
-from dragoman.store.database import MEMORY, write_ahead
-from dragoman.store.errors import is_busy, store_error
+from dragoman.store.connection import Connection, Transaction
+from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records, TagSets, UsageRollups
 from dragoman.store.session_tables import SessionTables
-from dragoman.store.transaction import StoreConnection, Transaction
+from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect, connect_to_read
 from dragoman.store.unassigned import UnassignedRows
 from dragoman.store.write_errors import not_writable
 
@@ -24,37 +23,37 @@ from dragoman.store.write_errors import not_writable
 class JournalOffsets:
     """The offset of each journal; an offset moves only from its expected value."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def applied(self, name: str) -> int:
         """The ingested bytes of a journal; 0 also for an unread one."""
-        row = self._db.execute("SELECT applied FROM journals WHERE name = ?", (name,)).fetchone()
+        row = self._db.row("SELECT applied FROM journals WHERE name = ?", (name,))
         return 0 if row is None else int(row[0])
 
     def all(self) -> dict[str, int]:
         """The offset of each journal."""
-        return {str(name): int(applied) for name, applied in self._db.execute("SELECT name, applied FROM journals")}
+        return {str(name): int(applied) for name, applied in self._db.rows("SELECT name, applied FROM journals")}
 
     def move(self, name: str, start: int, end: int, damaged: int = 0) -> bool:
         """Move an offset in this transaction; False if another process moved it. An absent one is 0: offsets are
         removed after their journals, which this transaction still found."""
         if start == 0:
             # A mark that is there is never at 0.
-            moved = self._db.execute(
+            moved = self._db.change(
                 "INSERT INTO journals (name, applied, damaged) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING",
                 (name, end, damaged),
             )
         else:
-            moved = self._db.execute(
+            moved = self._db.change(
                 "UPDATE journals SET applied = ?, damaged = damaged + ? WHERE name = ? AND applied = ?",
                 (end, damaged, name, start),
             )
-        return bool(moved.rowcount)
+        return bool(moved)
 
     def remove(self, name: str) -> None:
         """Forget a journal whose file is gone."""
-        self._db.execute("DELETE FROM journals WHERE name = ?", (name,))
+        self._db.change("DELETE FROM journals WHERE name = ?", (name,))
 
 
 # Seconds to wait for another writing process.
@@ -66,7 +65,7 @@ _CHECKPOINT = 4000
 class RecordTables:
     """Records, totals, journal offsets and sessions, in one open file."""
 
-    def __init__(self, db: StoreConnection) -> None:
+    def __init__(self, db: SQLiteConnection) -> None:
         self._db = db
         self.records = Records(db)
         self.rollups = UsageRollups(db)
@@ -76,37 +75,27 @@ class RecordTables:
         self.unassigned = UnassignedRows(db)
 
     @property
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> SQLiteConnection:
         """The connection, for the tables of this package."""
         return self._db
 
     def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
         """Set the function that queries call before they begin and after a number of database steps, to learn whether
         they must end with an error: one query may be long, and many may be short."""
-        self._db.must_end = must_end
-        self._db.set_progress_handler(must_end, steps)
+        self._db.set_interrupt(must_end, steps)
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Several writes as one; an error of SQLite becomes a store error."""
-        try:
-            with Transaction(self._db):
-                yield
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+    def transaction(self) -> Transaction:
+        """Several writes as one."""
+        return Transaction(self._db)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Several questions that are answered from one moment; errors likewise."""
+        """Several questions that are answered from one moment."""
+        self._db.begin(writes=False)
         try:
-            self._db.execute("BEGIN")
-            try:
-                yield
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+            yield
+        finally:
+            self._db.rollback()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -124,9 +113,9 @@ def open_record_tables(
     `otherwise` is how to do without the file."""
     try:
         db = _opened_to_read(path, timeout) if read_only else _opened(path, timeout)
-    except (OSError, sqlite3.Error) as error:
-        if isinstance(error, sqlite3.Error) and is_busy(error):
-            raise store_error(error) from None
+    except StoreBusy:
+        raise
+    except (OSError, StoreError) as error:
         elsewhere = f"name a file elsewhere, or {otherwise}"
         refused = None if read_only else not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
@@ -137,7 +126,7 @@ def open_record_tables(
     return RecordTables(db)
 
 
-def _opened(path: str, timeout: float) -> StoreConnection:
+def _opened(path: str, timeout: float) -> SQLiteConnection:
     if path != MEMORY:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -145,41 +134,36 @@ def _opened(path: str, timeout: float) -> StoreConnection:
         # connection's, whose log the next process would then remove as abandoned.
         with suppress(FileExistsError):
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=StoreConnection, check_same_thread=False)
+    db = connect(path, timeout)
     try:
         if path != MEMORY:
             db.know(Path(path).absolute())
-        write_ahead(db, timeout)
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA secure_delete = ON")
+        db.write_ahead(timeout)
+        db.change("PRAGMA synchronous = FULL")
+        db.change("PRAGMA secure_delete = ON")
         # Pages that grow with each batch are moved into the file once for many of them.
-        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
+        db.change(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         migrate(db)
         # Rollup statements could fail, so SQLite copies each changed page: in memory, or it would write nearly as many
         # pages to a journal file. Not before the migrations, which may sort a whole table.
-        db.execute("PRAGMA temp_store = MEMORY")
+        db.change("PRAGMA temp_store = MEMORY")
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _opened_to_read(path: str, timeout: float) -> StoreConnection:
+def _opened_to_read(path: str, timeout: float) -> SQLiteConnection:
     place = Path(path)
     if path == MEMORY or not place.exists():
         return _opened(MEMORY, timeout)
-    address = f"{place.absolute().as_uri()}?mode=ro"
-    db = sqlite3.connect(
-        address, uri=True, timeout=timeout, isolation_level=None, factory=StoreConnection, check_same_thread=False
-    )
+    db = connect_to_read(place, timeout)
     try:
-        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        version = db.version
         if version > len(STEPS):
             raise NewerFile("the file was written by a newer version")
         if version < len(STEPS):
-            raise sqlite3.DatabaseError(
-                "the file was written by an older version, which a start of the gateway changes"
-            )
+            raise StoreError("the file was written by an older version, which a start of the gateway changes")
     except BaseException:
         db.close()
         raise
@@ -191,11 +175,8 @@ def is_outdated(path: str) -> bool:
     if path == MEMORY or not Path(path).exists():
         return False
     try:
-        db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
-        try:
-            return int(db.execute("PRAGMA user_version").fetchone()[0]) < len(STEPS)
-        finally:
-            db.close()
-    except sqlite3.Error:
+        with closing(connect_to_read(Path(path), LOCK_TIMEOUT)) as db:
+            return db.version < len(STEPS)
+    except StoreError:
         # Opening the file reports the problem.
         return True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert, RunInsert
+from dragoman.store.connection import Connection
 from dragoman.store.migrations import MEASURES
 
 
@@ -102,24 +102,24 @@ ROW_MEASURES = {
 class Records:
     """The table of exchanges."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def add(self, rows: Sequence[Row]) -> int:
         """Add rows, in the order of `ROW_COLUMNS`, under consecutive numbers; give the first of these."""
-        first = int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM records").fetchone()[0])
+        first = self._db.number("SELECT coalesce(max(number), 0) + 1 FROM records")
         _ADD.run(self._db, rows)
         return first
 
     def count(self) -> int:
-        return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])
+        return self._db.number("SELECT count(*) FROM records")
 
     def remove_before(self, time: int, most: int) -> int:
         """Remove some records that began before a time; returns how many. Sums stay."""
-        return self._db.execute(
+        return self._db.change(
             "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE time < ? ORDER BY time LIMIT ?)",
             (time, most),
-        ).rowcount
+        )
 
 
 def _upsert(table: str, key: tuple[str, ...]) -> BulkInsert:
@@ -138,7 +138,7 @@ _ADD_TO_TAGS = _upsert("tag_sums", TAG_KEY)
 class UsageRollups:
     """The tables of sums; `quarter` is the number of quarters of an hour since the epoch."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def add(self, rows: Sequence[tuple[object, ...]]) -> None:
@@ -157,17 +157,15 @@ class UsageRollups:
 class TagSets:
     """The table of sets of tags; 0 is the number of the empty one, which has no row."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def number_of(self, tags: str) -> int:
         """The number of a set, which is added in this transaction if it is absent."""
-        row = self._db.execute("SELECT id FROM tag_sets WHERE tags = ?", (tags,)).fetchone()
+        row = self._db.row("SELECT id FROM tag_sets WHERE tags = ?", (tags,))
         if row is not None:
             return int(row[0])
-        number = self._db.execute("INSERT INTO tag_sets (tags) VALUES (?)", (tags,)).lastrowid
-        assert number is not None
-        return number
+        return self._db.number("INSERT INTO tag_sets (tags) VALUES (?) RETURNING id", (tags,))
 
 
 def tags_of(table: str) -> str:

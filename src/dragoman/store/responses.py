@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from dragoman.store.transaction import Transaction, exists
+from dragoman.store.connection import Connection, Transaction, exists
 
 # The side of a response's item.
 INPUT_SIDE, OUTPUT_SIDE = 0, 1
@@ -44,29 +43,29 @@ class StoredResponse(Struct, frozen=True):
 class Responses:
     """The table of responses. Nothing is found for another owner, nor after its time."""
 
-    def __init__(self, db: sqlite3.Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
+    def __init__(self, db: Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
         self._db = db
         self._now = now
         self._expiry = expiry
 
     def find(self, owner: bytes, response_id: str) -> StoredResponse | None:
         """The response, if it is this owner's."""
-        row = self._db.execute(
+        row = self._db.row(
             "SELECT id, status, previous, background, provider, coalesce(until, 0), body FROM responses"
             " LEFT JOIN promises ON holder = id WHERE id = ? AND owner = ? AND expires > ?",
             (response_id, owner, self._now()),
-        ).fetchone()
+        )
         if row is None:
             return None
         return StoredResponse(row[0], row[1], row[2], bool(row[3]), row[4], row[5], row[6])
 
     def status_of(self, owner: bytes, response_id: str) -> tuple[str, int] | None:
         """The status of a response and until when it is looked after, without reading all of it."""
-        row = self._db.execute(
+        row = self._db.row(
             "SELECT status, coalesce(until, 0) FROM responses LEFT JOIN promises ON holder = id"
             " WHERE id = ? AND owner = ? AND expires > ?",
             (response_id, owner, self._now()),
-        ).fetchone()
+        )
         return (row[0], row[1]) if row is not None else None
 
     def exists(self, response_id: str) -> bool:
@@ -87,11 +86,11 @@ class Responses:
         """Store a response with its items, and prolong its chain. False if its ID is taken: then it has no owner."""
         expires = self._expiry()
         with Transaction(self._db):
-            taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id)).rowcount
+            taken = self._db.change("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id))
             if taken:
                 return False
             root = self._root(response)
-            self._db.execute(
+            self._db.change(
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -104,7 +103,7 @@ class Responses:
             add_items(self._db, owner, response.id, INPUT_SIDE, input_items)
             add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
             if root != response.id:
-                self._db.execute(
+                self._db.change(
                     "UPDATE responses SET expires = ? WHERE root = ? AND expires < ?", (expires + _SPARE, root, expires)
                 )
             return True
@@ -112,87 +111,96 @@ class Responses:
     def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
         """Record the owner of a response that its provider stores, and of the IDs of its items. An ID that a provider
         gave to two owners has no owner. That of a response stored here stays unchanged."""
-        named = {"id": response_id, "owner": owner, "expires": self._expiry()}
         with Transaction(self._db):
-            changed = self._db.execute(
+            changed = self._db.change(
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
-                " VALUES (:id, :owner, :expires, NULL, :id, '', 0, :provider, x'')"
+                " VALUES (?, ?, ?, NULL, ?, '', 0, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET provider = excluded.provider, expires = excluded.expires,"
-                " owner = CASE owner WHEN excluded.owner THEN owner ELSE :nobody END WHERE body = x''",
-                {**named, "provider": provider, "nobody": _NO_OWNER},
-            ).rowcount
+                " owner = CASE responses.owner WHEN excluded.owner THEN excluded.owner ELSE ? END"
+                " WHERE responses.body = excluded.body",
+                (response_id, owner, self._expiry(), response_id, provider, b"", _NO_OWNER),
+            )
             if changed:
                 add_items(self._db, owner, response_id, OUTPUT_SIDE, [Item(item, b"") for item in items])
 
     def _root(self, response: StoredResponse) -> str:
         if response.previous is None:
             return response.id
-        row = self._db.execute("SELECT root FROM responses WHERE id = ?", (response.previous,)).fetchone()
+        row = self._db.row("SELECT root FROM responses WHERE id = ?", (response.previous,))
         return row[0] if row is not None else response.id
 
     def finish(self, owner: bytes, response: StoredResponse, output_items: Sequence[Item]) -> bool:
         """Write the end of a response that runs; False if it has ended otherwise, for example by cancellation."""
         with Transaction(self._db):
-            changed = self._db.execute(
+            changed = self._db.change(
                 "UPDATE responses SET status = ?, body = ?, expires = ?"
                 " WHERE id = ? AND owner = ? AND status IN (?, ?)",
                 (response.status, response.body, self._expiry(), response.id, owner, *RUNNING),
-            ).rowcount
+            )
             if not changed:
                 return False
-            self._db.execute("DELETE FROM promises WHERE holder = ?", (response.id,))
+            self._db.change("DELETE FROM promises WHERE holder = ?", (response.id,))
             add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
             return True
 
     def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:
         """Renew the lease of a running response; False if it has ended meanwhile."""
         with Transaction(self._db):
-            row = self._db.execute(
+            row = self._db.row(
                 "SELECT status FROM responses WHERE id = ? AND owner = ? AND status IN (?, ?)",
                 (response_id, owner, *RUNNING),
-            ).fetchone()
+            )
             if row is None:
                 return False
             if row[0] != "in_progress":
                 # Only once: the row holds all of the response.
-                self._db.execute("UPDATE responses SET status = 'in_progress' WHERE id = ?", (response_id,))
+                self._db.change("UPDATE responses SET status = 'in_progress' WHERE id = ?", (response_id,))
             self._promise(response_id, until)
             return True
 
     def _promise(self, response_id: str, until: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO promises (holder, until) VALUES (?, ?)", (response_id, until))
+        self._db.change(
+            "INSERT INTO promises (holder, until) VALUES (?, ?)"
+            " ON CONFLICT (holder) DO UPDATE SET until = excluded.until",
+            (response_id, until),
+        )
 
     def weight(self, owner: bytes, response_id: str) -> tuple[int, int]:
         """The number of items of a chain, and their bytes, without reading them."""
-        row = self._db.execute(
+        rows = self._db.rows(
             f"{_WAY} SELECT count(*), coalesce(sum(length(items.body)), 0)"
             " FROM way JOIN items ON items.holder = way.id",
-            {"id": response_id, "owner": owner, "now": self._now()},
-        ).fetchone()
-        return row[0], row[1]
+            self._way(owner, response_id),
+        )
+        return rows[0][0], rows[0][1]
 
     def chain(self, owner: bytes, response_id: str) -> list[Item] | None:
         """All items up to the end of a response, oldest first; None if any of it is not there."""
-        named = {"id": response_id, "owner": owner, "now": self._now()}
-        first = self._db.execute(f"{_WAY} SELECT previous FROM way ORDER BY depth DESC LIMIT 1", named).fetchone()
+        way = self._way(owner, response_id)
+        first = self._db.row(f"{_WAY} SELECT previous FROM way ORDER BY depth DESC LIMIT 1", way)
         if first is None or first[0] is not None:
             return None
-        rows = self._db.execute(
+        rows = self._db.rows(
             f"{_WAY} SELECT items.id, items.body FROM way JOIN items ON items.holder = way.id"
             " ORDER BY way.depth DESC, items.side, items.position",
-            named,
+            way,
         )
         return [Item(*row) for row in rows]
 
+    def _way(self, owner: bytes, response_id: str) -> tuple[str, bytes, int, bytes, int]:
+        """The values for `_WAY`."""
+        now = self._now()
+        return response_id, owner, now, owner, now
+
     def items(self, response_id: str, side: int) -> list[Item]:
         """The items on one side of a response or conversation that was found."""
-        rows = self._db.execute(ITEMS, (response_id, side))
+        rows = self._db.rows(ITEMS, (response_id, side))
         return [Item(*row) for row in rows]
 
     def item(self, owner: bytes, item_id: str) -> bytes | None:
         """An item by its id; empty if its provider stores it. Of up to `_MAX_COPIES` copies the one that lives longest:
         an owner may store an id, and refer to it, any number of times."""
-        row = self._db.execute(
+        row = self._db.row(
             """
             SELECT body FROM (
                 SELECT items.holder, side, position, coalesce(responses.expires, conversations.expires) AS until
@@ -203,7 +211,7 @@ class Responses:
             ) JOIN items USING (holder, side, position) ORDER BY until DESC LIMIT 1
             """,
             (item_id, owner, self._now(), _MAX_COPIES),
-        ).fetchone()
+        )
         return row[0] if row is not None else None
 
     def is_given(self, owner: bytes, item_id: str) -> bool:
@@ -212,30 +220,30 @@ class Responses:
 
     def storing_provider(self, owner: bytes, response_id: str) -> str:
         """The provider that keeps a response of this owner's; "" if none is known to."""
-        row = self._db.execute(
-            "SELECT provider FROM responses WHERE id = ? AND owner = ? AND expires > ? AND status = '' AND body = x''",
-            (response_id, owner, self._now()),
-        ).fetchone()
+        row = self._db.row(
+            "SELECT provider FROM responses WHERE id = ? AND owner = ? AND expires > ? AND status = '' AND body = ?",
+            (response_id, owner, self._now(), b""),
+        )
         return row[0] if row is not None else ""
 
     def item_storing_provider(self, owner: bytes, item_id: str) -> str:
         """The provider that gave the id of an item to this owner; "" if none is known to."""
-        row = self._db.execute(
+        row = self._db.row(
             f"SELECT responses.provider {_GIVEN} ORDER BY responses.expires DESC LIMIT 1",
             (item_id, owner, self._now()),
-        ).fetchone()
+        )
         return row[0] if row is not None else ""
 
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
         """Whether another owner has an item of this ID."""
         # Two ranges of the index: `<>` would read every copy that this owner has.
-        one, other = (f"SELECT 1 FROM items WHERE id = ?1 AND owner {beyond} ?2" for beyond in "<>")
-        return exists(self._db, f"{one} UNION ALL {other} LIMIT 1", (item_id, owner))
+        one, other = (f"SELECT 1 FROM items WHERE id = ? AND owner {beyond} ?" for beyond in "<>")
+        return exists(self._db, f"{one} UNION ALL {other} LIMIT 1", (item_id, owner, item_id, owner))
 
     def delete(self, owner: bytes, response_id: str) -> bool:
         """Delete a response and its items."""
         with Transaction(self._db):
-            gone = self._db.execute("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner)).rowcount
+            gone = self._db.change("DELETE FROM responses WHERE id = ? AND owner = ?", (response_id, owner))
             if gone:
                 _forget(self._db, [response_id])
         return bool(gone)
@@ -246,10 +254,10 @@ class Responses:
 
     def remove_outdated(self, most: int) -> int:
         """Delete expired ones, a part at a time."""
-        rows = self._db.execute("SELECT id FROM responses WHERE expires <= ? LIMIT ?", (self._now(), most)).fetchall()
+        rows = self._db.rows("SELECT id FROM responses WHERE expires <= ? LIMIT ?", (self._now(), most))
         if rows:
             with Transaction(self._db):
-                self._db.executemany("DELETE FROM responses WHERE id = ?", rows)
+                self._db.many("DELETE FROM responses WHERE id = ?", rows)
                 _forget(self._db, [row[0] for row in rows])
         return len(rows)
 
@@ -262,21 +270,19 @@ _GIVEN = (
 # From a response to the first one of its chain.
 _WAY = """
     WITH RECURSIVE way (id, previous, depth) AS (
-        SELECT id, previous, 0 FROM responses WHERE id = :id AND owner = :owner AND expires > :now
+        SELECT id, previous, 0 FROM responses WHERE id = ? AND owner = ? AND expires > ?
         UNION ALL
         SELECT responses.id, responses.previous, depth + 1 FROM way
-        JOIN responses ON responses.id = way.previous AND owner = :owner AND expires > :now
+        JOIN responses ON responses.id = way.previous AND owner = ? AND expires > ?
     )
 """
 
 
-def add_items(
-    db: sqlite3.Connection, owner: bytes, holder: str, side: int, items: Sequence[Item], start: int = 0
-) -> None:
+def add_items(db: Connection, owner: bytes, holder: str, side: int, items: Sequence[Item], start: int = 0) -> None:
     """Put items behind one another."""
     if not items:
         return
-    db.executemany(
+    db.many(
         "INSERT INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (holder, side, position)"
         " DO UPDATE SET id = excluded.id, owner = excluded.owner, body = excluded.body",
@@ -284,9 +290,9 @@ def add_items(
     )
 
 
-def _forget(db: sqlite3.Connection, holders: list[str]) -> None:
+def _forget(db: Connection, holders: list[str]) -> None:
     for table in ("items", "events", "promises"):
-        db.executemany(f"DELETE FROM {table} WHERE holder = ?", [(holder,) for holder in holders])
+        db.many(f"DELETE FROM {table} WHERE holder = ?", [(holder,) for holder in holders])
 
 
 # Pieces that are read at a time, so that a long stream is not in memory as a whole for each follower.
@@ -296,13 +302,13 @@ _AT_ONCE = 64
 class Events:
     """The table of events: `number` counts the pieces of one response."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def add(self, response_id: str, number: int, data: bytes) -> None:
         """Keep the next piece, whole frames; of a response that has ended, or is forgotten, there is none."""
         with Transaction(self._db):
-            self._db.execute(
+            self._db.change(
                 "INSERT INTO events (holder, number, data, owner)"
                 " SELECT id, ?, ?, owner FROM responses WHERE id = ? AND status IN (?, ?)"
                 " ON CONFLICT (holder, number) DO UPDATE SET data = excluded.data",
@@ -315,7 +321,7 @@ class Events:
 
     def after(self, response_id: str, number: int) -> list[tuple[int, bytes]]:
         """The next pieces behind a number, in order; none if there is none yet."""
-        return self._db.execute(
+        return self._db.rows(
             "SELECT number, data FROM events WHERE holder = ? AND number > ? ORDER BY number LIMIT ?",
             (response_id, number, _AT_ONCE),
-        ).fetchall()
+        )

@@ -3,14 +3,13 @@ indexes: sessions by time or name, the last exchange of a thread by session and 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.store.errors import Queries
+from dragoman.store.connection import Connection
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
@@ -82,12 +81,12 @@ _LAST = (
 )
 
 
-class SessionQueries(Queries):
+class SessionQueries:
     """Queries of sessions and threads, by a connection that only reads. With a scope, sessions are found if they began
     in it; what belongs to a session that was found is in the scope, too."""
 
-    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
-        super().__init__(db)
+    def __init__(self, db: Connection, scope: KeyScope | None = None) -> None:
+        self._db = db
         self.scope = scope
         # Conditions without an index, which every query of sessions has.
         self._owned = "" if scope is None else " AND +key = ?"
@@ -100,7 +99,7 @@ class SessionQueries(Queries):
         behind = "" if before is None else " AND last <= ? AND (last, id) < (?, ?)"
         return [
             SessionRow(*row)
-            for row in self._rows(
+            for row in self._db.rows(
                 f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}{behind}"
                 f"{self._owned}"
                 " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
@@ -168,7 +167,7 @@ class SessionQueries(Queries):
 
     def without_session(self, bucket: int) -> SessionFigures:
         """Totals without a session, since a 15-minute bucket."""
-        row = self._rows(
+        row = self._db.rows(
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
             [bucket],
         )[0]
@@ -178,7 +177,7 @@ class SessionQueries(Queries):
         """The last exchange of each thread, as far as its row is still there."""
         exchanges: dict[int, LastExchange] = {}
         for thread in threads:
-            for row in self._rows(_LAST, [thread.session, thread.last, thread.id]):
+            for row in self._db.rows(_LAST, [thread.session, thread.last, thread.id]):
                 exchanges[thread.id] = LastExchange(*row)
         return exchanges
 
@@ -193,7 +192,7 @@ class SessionQueries(Queries):
 
     def with_sessions(self) -> list[str]:
         """The keys that have sessions, by leaping along the index."""
-        rows = self._rows(
+        rows = self._db.rows(
             "WITH RECURSIVE k (key) AS (SELECT min(key) FROM sessions UNION ALL"
             " SELECT (SELECT min(key) FROM sessions WHERE key > k.key) FROM k WHERE k.key IS NOT NULL)"
             " SELECT key FROM k WHERE key IS NOT NULL"
@@ -203,7 +202,7 @@ class SessionQueries(Queries):
     def _between(self, keys: Sequence[str], low: str, high: str, most: int) -> list[SessionRow]:
         sessions: list[SessionRow] = []
         for key in keys:
-            rows = self._rows(
+            rows = self._db.rows(
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
                 f" WHERE key = ? AND name BETWEEN ? AND ?{self._owned} ORDER BY name LIMIT ?",
                 [key, low, high, *self._given, most - len(sessions)],
@@ -217,4 +216,4 @@ class SessionQueries(Queries):
         """The rows of a query with numbers in place of `{}`, some of them at a time, and values behind them."""
         for at in range(0, len(numbers), _AT_ONCE):
             some = numbers[at : at + _AT_ONCE]
-            yield from self._rows(statement.format(", ".join("?" * len(some))), [*some, *given])
+            yield from self._db.rows(statement.format(", ".join("?" * len(some))), [*some, *given])

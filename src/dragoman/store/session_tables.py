@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -10,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.connection import Connection
 
 # Maximum threads per digest: equal histories of many threads cannot be distinguished.
 MAX_THREADS_PER_DIGEST = 32
@@ -89,7 +89,7 @@ _BEYOND = "\U0010ffff"
 class SessionTables:
     """Sessions, their threads, and where histories ended."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
         # Up to where old tips were looked for.
         self._looked_until = ""
@@ -111,7 +111,7 @@ class SessionTables:
         return self._session("id = ?", (number,))
 
     def _session(self, which: str, values: Sequence[object]) -> SessionRow | None:
-        row = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
+        row = self._db.row(f"SELECT {_SESSION} FROM sessions WHERE {which}", values)
         return None if row is None else SessionRow(*row)
 
     def thread(self, session: int, name: str) -> StoredThread | None:
@@ -122,12 +122,12 @@ class SessionTables:
         return self._thread("id = ?", (number,))
 
     def _thread(self, which: str, values: Sequence[object]) -> StoredThread | None:
-        row = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
+        row = self._db.row(f"SELECT {_THREAD} FROM threads WHERE {which}", values)
         return None if row is None else StoredThread(*row)
 
     def numbers(self) -> tuple[int, int]:
         """The latest numbers of a session and of a thread, for the holder of the write lock, who assigns the next."""
-        sequences = dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        sequences = dict(self._db.rows("SELECT name, seq FROM sqlite_sequence"))
         return int(sequences.get("sessions", 0)), int(sequences.get("threads", 0))
 
     def add_sessions(self, rows: Iterable[SessionRow]) -> None:
@@ -141,14 +141,14 @@ class SessionTables:
 
     def save_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Write what changes of sessions."""
-        self._db.executemany(
+        self._db.many(
             "UPDATE sessions SET origin = ?, link = ?, started = ?, last = ? WHERE id = ?",
             [(row.origin, row.link, row.started, row.last, row.id) for row in rows],
         )
 
     def save_threads(self, rows: Iterable[StoredThread]) -> None:
         """Write what changes of threads."""
-        self._db.executemany(
+        self._db.many(
             "UPDATE threads SET class = ?, label = ?, model = ?, parent = ?, rule = ?, sure = ?, rules = ?,"
             " windows = ?, started = ?, last = ? WHERE id = ?",
             [
@@ -165,11 +165,11 @@ class SessionTables:
         placeholders = ", ".join("?" * len(digests))
         # A statement for each number of parameters; rare numbers have few.
         most = MAX_THREADS_PER_DIGEST * len(digests)
-        return self._db.execute(
+        return self._db.rows(
             f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({placeholders})"
             f" ORDER BY thread LIMIT {most}",
             digests,
-        ).fetchall()
+        )
 
     def stored_digests(self, digests: Iterable[str]) -> set[str]:
         """Those of many digests of which anything is known."""
@@ -178,7 +178,7 @@ class SessionTables:
         while batch := list(islice(rest, _QUERY_SIZE)):
             # One statement for any number of them: nothing is known by "".
             batch += [""] * (_QUERY_SIZE - len(batch))
-            stored.update(digest for (digest,) in self._db.execute(_SELECT_STORED, batch))
+            stored.update(digest for (digest,) in self._db.rows(_SELECT_STORED, batch))
         return stored
 
     def save_heads(self, rows: Sequence[HeadRow]) -> None:
@@ -189,18 +189,18 @@ class SessionTables:
         """Remove some old history heads; how many. Each call looks at a part of the table, and moves on once nothing is
         left there: an index by time would cost more, for as many heads as exchanges."""
         start = self._looked_until
-        row = self._db.execute(_NEXT_DIGEST, (start, _LOOKED_AT)).fetchone()
+        row = self._db.row(_NEXT_DIGEST, (start, _LOOKED_AT))
         end = _BEYOND if row is None else str(row[0])
-        removed = self._db.execute(
+        removed = self._db.change(
             "DELETE FROM tips WHERE (digest, thread) IN"
             " (SELECT digest, thread FROM tips WHERE digest >= ? AND digest < ? AND time < ? LIMIT ?)",
             (start, end, before, most),
-        ).rowcount
+        )
         if removed < most:
             self._looked_until = "" if row is None else end
         return removed
 
     def outdated(self, rules: int, most: int) -> list[StoredThread]:
         """Some threads that were classed by older rules."""
-        rows = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
+        rows = self._db.rows(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most))
         return [StoredThread(*row) for row in rows]

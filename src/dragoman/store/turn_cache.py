@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
+from dragoman.store.connection import Connection, Transaction
 from dragoman.store.recent_turn_owners import RecentTurnOwners
-from dragoman.store.transaction import Transaction
 
 # Lifetime of a turn in seconds.
 LIFETIME = 3600
@@ -26,7 +25,7 @@ class Turns:
 
     def __init__(
         self,
-        db: sqlite3.Connection,
+        db: Connection,
         now: Callable[[], int],
         max_bytes: int = MAX_BYTES,
         recent_turn_owners: RecentTurnOwners | None = None,
@@ -36,7 +35,7 @@ class Turns:
         self._max_bytes = max_bytes
         self._recent_turn_owners = recent_turn_owners if recent_turn_owners is not None else RecentTurnOwners(None)
         # Turns from before there were marks.
-        for (owner,) in db.execute("SELECT DISTINCT owner FROM turns"):
+        for (owner,) in db.rows("SELECT DISTINCT owner FROM turns"):
             self._recent_turn_owners.record(owner, now())
 
     def announce(self, owner: bytes) -> None:
@@ -51,19 +50,19 @@ class Turns:
         """Store a turn; one that exceeds the limit is not stored, and neither is the one it would replace."""
         now, db = self._now(), self._db
         with Transaction(db):
-            row = db.execute(
+            row = db.row(
                 "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
-            ).fetchone()
+            )
             stored = body if row is None or row[0] == body else b""
             size = _ROW_BYTES + len(call_id.encode()) + len(stored)
             if size > self._max_bytes:
                 stored, size = b"", size - len(stored)
             self._remove([(owner, call_id)])
-            db.execute(
+            db.change(
                 "INSERT INTO turns (owner, call_id, expires, size, body) VALUES (?, ?, ?, ?, ?)",
                 (owner, call_id, now + LIFETIME, size, stored),
             )
-            db.execute("UPDATE turns_total SET bytes = bytes + ?", (size,))
+            db.change("UPDATE turns_total SET bytes = bytes + ?", (size,))
             self._make_room()
 
     def find(self, owner: bytes, call_ids: Sequence[str]) -> dict[str, bytes]:
@@ -71,9 +70,9 @@ class Turns:
         bodies: dict[str, bytes] = {}
         room, now = _MAX_BYTES_PER_REQUEST, self._now()
         for call_id in reversed(call_ids):
-            row = self._db.execute(
+            row = self._db.row(
                 "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
-            ).fetchone()
+            )
             if row is not None and row[0]:
                 room -= len(row[0])
                 if room < 0:
@@ -84,18 +83,18 @@ class Turns:
     def remove_outdated(self, most: int) -> int:
         """Remove some of those whose time is over; give how many."""
         with Transaction(self._db):
-            outdated = self._db.execute(
+            outdated = self._db.rows(
                 "SELECT owner, call_id FROM turns WHERE expires <= ? ORDER BY expires LIMIT ?", (self._now(), most)
-            ).fetchall()
+            )
             self._remove(outdated)
         return len(outdated)
 
     def _make_room(self) -> None:
-        while self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] > self._max_bytes:
-            oldest = self._db.execute(
+        while self._db.number("SELECT bytes FROM turns_total") > self._max_bytes:
+            oldest = self._db.rows(
                 "SELECT owner, call_id, size FROM turns ORDER BY expires, rowid LIMIT ?", (_AT_ONCE,)
-            ).fetchall()
-            excess = self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] - self._max_bytes
+            )
+            excess = self._db.number("SELECT bytes FROM turns_total") - self._max_bytes
             going: list[tuple[bytes, str]] = []
             for owner, call_id, size in oldest:
                 if excess <= 0:
@@ -109,8 +108,7 @@ class Turns:
     def _remove(self, rows: Sequence[tuple[bytes, str]]) -> None:
         """Remove rows, and their sizes from the sum of all."""
         for owner, call_id in rows:
-            cursor = self._db.execute("SELECT size FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
-            size = cursor.fetchone()
+            size = self._db.row("SELECT size FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
             if size is not None:
-                self._db.execute("DELETE FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
-                self._db.execute("UPDATE turns_total SET bytes = bytes - ?", (size[0],))
+                self._db.change("DELETE FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
+                self._db.change("UPDATE turns_total SET bytes = bytes - ?", (size[0],))

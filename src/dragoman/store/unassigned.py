@@ -3,16 +3,15 @@ methods that write belong into the transaction in which the rows were selected."
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.connection import Connection, exists
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES, THREAD_KEY
-from dragoman.store.transaction import exists
 
 _ANY = (1 << 63) - 1
 _SECOND = 1_000_000
@@ -58,13 +57,13 @@ class RowScope(Struct, frozen=True, kw_only=True):
 class UnassignedRows:
     """The table of unassigned rows and that of their relations."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
 
     def add(self, runs: Sequence[tuple[int, int]], relations: Sequence[tuple[int, int]]) -> None:
         """Add records by the first and the last number of each run of them, and their relations, each with the number
         of its row, sorted."""
-        self._db.executemany(_ADD, runs)
+        self._db.many(_ADD, runs)
         _ADD_RELATIONS.run(self._db, relations)
 
     def oldest(self, most: int) -> list[int]:
@@ -81,7 +80,7 @@ class UnassignedRows:
     def count(self, scope: RowScope) -> int:
         """The number of rows in a scope."""
         where, given = _where(scope)
-        return int(self._db.execute(f"SELECT count(*) FROM {where}", given).fetchone()[0])
+        return self._db.number(f"SELECT count(*) FROM {where}", given)
 
     def present(self, numbers: Sequence[int]) -> list[int]:
         """The numbers that are still unassigned among some, in their order."""
@@ -99,7 +98,7 @@ class UnassignedRows:
     def keys(self) -> list[str]:
         """The gateway keys that have unassigned rows."""
         statement = "SELECT DISTINCT key FROM records WHERE number IN (SELECT number FROM unassigned) ORDER BY key"
-        return [row[0] for row in self._db.execute(statement)]
+        return [row[0] for row in self._db.rows(statement)]
 
     def rows(self, numbers: Sequence[int]) -> list[UnassignedRow]:
         """Rows by their numbers."""
@@ -110,10 +109,8 @@ class UnassignedRows:
         which must exist. The rows and their relations are unassigned no more."""
         db, numbers = self._db, [number for _, _, number in assigned]
         self._change("DELETE FROM unassigned WHERE number IN ({})", numbers)
-        db.executemany("DELETE FROM unassigned_relations WHERE relation = ? AND number = ?", sorted(relations))
-        db.executemany(
-            "UPDATE records SET session = ?, thread = ? WHERE number = ?", [row for row in assigned if row[0]]
-        )
+        db.many("DELETE FROM unassigned_relations WHERE relation = ? AND number = ?", sorted(relations))
+        db.many("UPDATE records SET session = ?, thread = ? WHERE number = ?", [row for row in assigned if row[0]])
         moved = [number for _, thread, number in assigned if thread]
         for sign, thread in (("", "thread"), ("-", "0")):
             added = ", ".join(f"{sign}sum({ROW_MEASURES[name]})" for name in MEASURES)
@@ -135,10 +132,10 @@ class UnassignedRows:
 
     def remove_stray_relations(self) -> None:
         """Remove relations of rows that were removed before they were assigned, if nothing is unassigned."""
-        self._db.execute(f"DELETE FROM unassigned_relations WHERE {_NONE}")
+        self._db.change(f"DELETE FROM unassigned_relations WHERE {_NONE}")
 
     def _numbers(self, statement: str, given: Sequence[object]) -> list[int]:
-        return [row[0] for row in self._db.execute(statement, given)]
+        return [row[0] for row in self._db.rows(statement, given)]
 
     def _change(self, statement: str, numbers: Sequence[int]) -> None:
         """Run a statement that gives no rows, with numbers in place of `{}`."""
@@ -149,7 +146,7 @@ class UnassignedRows:
         """The rows of a statement with numbers in place of `{}`, some of them at a time."""
         for at in range(0, len(numbers), _AT_ONCE):
             some = numbers[at : at + _AT_ONCE]
-            yield from self._db.execute(statement.format(", ".join("?" * len(some))), some)
+            yield from self._db.rows(statement.format(", ".join("?" * len(some))), some)
 
 
 def _where(scope: RowScope) -> tuple[str, tuple[object, ...]]:

@@ -4,13 +4,12 @@ have totals; buckets are added up only for those across its edges."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import Queries
+from dragoman.store.connection import Connection
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.records import tags_of
@@ -80,31 +79,31 @@ _SESSIONS = _UsageGroup(
 )
 
 
-class UsageQueries(Queries):
+class UsageQueries:
     """Queries of rollups, by a connection that may only read: of all keys, or of one scope."""
 
-    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
-        super().__init__(db)
+    def __init__(self, db: Connection, scope: KeyScope | None = None) -> None:
+        self._db = db
         self.scope = scope
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
         if self.scope is None:
-            bucket: int | None = self._rows("SELECT min(quarter) FROM quarter_sums")[0][0]
+            bucket: int | None = self._db.rows("SELECT min(quarter) FROM quarter_sums")[0][0]
         else:
-            bucket = self._rows("SELECT min(quarter) FROM sums WHERE key = ?", (self.scope.key,))[0][0]
+            bucket = self._db.rows("SELECT min(quarter) FROM sums WHERE key = ?", (self.scope.key,))[0][0]
         return bucket
 
     def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
         """The measures of each 15-minute bucket, in their order."""
         if self.scope is not None:
-            rows = self._rows(
+            rows = self._db.rows(
                 f"SELECT quarter, {_SUMS} FROM sums WHERE quarter >= ? AND quarter < ? AND key = ?"
                 " GROUP BY quarter ORDER BY quarter",
                 (start, end, self.scope.key),
             )
             return [(row[0], row[1:]) for row in rows]
-        rows = self._rows(
+        rows = self._db.rows(
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
             (start, end),
         )
@@ -119,7 +118,7 @@ class UsageQueries(Queries):
         for span, low, high in split_spans(start, end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
-            for row in self._rows(
+            for row in self._db.rows(
                 f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}", (low, high, *key)
             ):
                 add_measures(measures_by_group, row[:count], row[count:])
@@ -136,7 +135,7 @@ class UsageQueries(Queries):
             time = "quarter" if span == 1 else "start"
             added = f"SELECT {listed}, {_SUMMED_ALONE} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}"
             selected = ", ".join((tags_of("q"), *(f"q.{name}" for name in names), _BUCKET_COLUMNS))
-            for row in self._rows(f"SELECT {selected} FROM ({added}) q", (low, high, *key)):
+            for row in self._db.rows(f"SELECT {selected} FROM ({added}) q", (low, high, *key)):
                 add_measures(measures_by_group, row[:count], row[count:])
         return measures_by_group
 
@@ -145,7 +144,7 @@ class UsageQueries(Queries):
         if self.scope is not None:
             return self.by_names(("key",), start, end).get((self.scope.key,), (0,) * len(MEASURES))
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
-        measures: Measures = self._rows(statement, (start, end))[0]
+        measures: Measures = self._db.rows(statement, (start, end))[0]
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
@@ -227,7 +226,7 @@ class UsageQueries(Queries):
         given: dict[str, int | str] = {"start": start, "end": end}
         if self.scope is not None:
             given["key"] = self.scope.key
-        return self._rows(statement, given)
+        return self._db.rows(statement, given)
 
 
 def add_measures(groups: dict[tuple[str, ...], Measures], group: tuple[str, ...], measures: Measures) -> None:

@@ -16,7 +16,6 @@ The thread ends only on request: an unexpected error fails all work at hand.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -25,7 +24,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
+from dragoman.store.errors import StoreBusy, StoreError, store_error
 from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
 # Seconds between two tries of a busy store: other processes usually hold it for a moment only.
@@ -72,7 +71,6 @@ class StoreThread:
         self._moved = 0.0
         self._version: int | None = None
         self._alarmed = False
-        self._only_reads = False
         self._attempt = Attempts(tables)
         # The items of this round, delivered or not.
         self._under_way: list[WorkItem[object]] = []
@@ -233,19 +231,14 @@ class StoreThread:
         """Run a read in one snapshot of the file; only an exclusive lock can block it."""
         db = self._db
         try:
-            if not self._only_reads:
-                # First, so that an item that was taken for a read by mistake becomes writable again.
-                self._only_reads = True
-                db.execute("PRAGMA query_only = ON")
-            db.execute("BEGIN")
+            db.begin(writes=False)
             done, error = self._attempt(unit.work)
-            db.execute("COMMIT")
-        except sqlite3.Error as failure:
+            db.commit()
+        except StoreError as failure:
             done, error = None, store_error(failure)
         finally:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
+            db.rollback()
+        if isinstance(error, StoreError):
             error = store_error(error)
         if isinstance(error, StoreBusy):
             self._stuck.append(unit)
@@ -258,7 +251,7 @@ class StoreThread:
             return
         try:
             outcomes = self._commit(units)
-        except (sqlite3.Error, StoreError) as error:
+        except StoreError as error:
             failure = store_error(error)
         else:
             deliver(outcomes)
@@ -279,44 +272,40 @@ class StoreThread:
         """Run items in one transaction with savepoints; an error means that none was committed."""
         # Each statement may cost a change of threads, so that there are no more of them than needed.
         db, alone = self._db, len(units) == 1
-        if self._only_reads:
-            db.execute("PRAGMA query_only = OFF")
-            self._only_reads = False
-        db.check()
-        db.execute("BEGIN IMMEDIATE")
+        db.begin()
         outcomes: list[Outcome] = []
         try:
             db.in_unit = True
             for unit in units:
                 if not alone:
-                    db.execute("SAVEPOINT unit")
+                    db.savepoint("unit")
                 done, error = self._attempt(unit.work)
                 if not db.in_transaction:
                     raise store_error(error or StoreError("the transaction was taken back"))
                 if error is not None:
-                    if isinstance(error, sqlite3.Error):
-                        if is_busy(error):
-                            raise store_error(error)
+                    if isinstance(error, StoreError):
                         error = store_error(error)
-                    db.execute("ROLLBACK" if alone else "ROLLBACK TO unit")
+                        if isinstance(error, StoreBusy):
+                            raise error
+                    if alone:
+                        db.rollback()
+                    else:
+                        db.rollback_to("unit")
                 if not alone:
-                    db.execute("RELEASE unit")
+                    db.release("unit")
                 outcomes.append((unit, done, error))
             if db.in_transaction:
-                db.execute("COMMIT")
+                db.commit()
         finally:
             db.in_unit = False
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+            db.rollback()
         return outcomes
 
     def _look_at_others(self) -> None:
         """See whether another process has committed since the last look: then its next turn is ours, and near."""
         try:
-            (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        except sqlite3.Error as error:
-            if not is_busy(error):
-                raise
+            version = self._db.commits()
+        except StoreBusy:
             # Only the lock's holder may read.
             return
         if self._version not in (None, version):
@@ -347,7 +336,6 @@ class StoreThread:
         self._attempt = Attempts(self._tables)
         self._stuck.clear()
         self._at_hand.clear()
-        with suppress(sqlite3.Error):
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+        with suppress(StoreError):
+            self._db.rollback()
         deliver([(unit, None, store_error(error)) for unit in units.values()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 from pathlib import Path
 from shlex import quote
 
@@ -14,7 +13,7 @@ from dragoman.errors import ConfigError
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 
-def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherwise: str) -> ConfigError | None:
+def not_writable(path: Path, error: Exception, *, key: str, otherwise: str) -> ConfigError | None:
     """The error for missing rights on a file, else None; `key` is its setting, `otherwise` another remedy."""
     directory = path.parent
     fixed = ConfigError(key=key, problem=f"{directory} is on a read-only file system", remedy=otherwise)

@@ -76,7 +76,7 @@ def test_a_full_file_is_said_so_and_nothing_is_half_done(path: str, monkeypatch:
     def open_full(path: str, *, read_only: bool = False, timeout: float = 1.0) -> RecordTables:
         tables = open_record_tables(path, read_only=read_only, timeout=timeout)
         if not read_only:
-            tables.connection.execute("PRAGMA max_page_count = 1")
+            tables.connection.change("PRAGMA max_page_count = 1")
         return tables
 
     async def fill() -> tuple[AdminError, int, int, list[str]]:

@@ -10,7 +10,6 @@ import pytest
 
 from dragoman.gateway.admin.framework import AdminError
 from dragoman.gateway.admin.query_runner import QueryRunner
-from dragoman.store.errors import Queries
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.waiting import wait_until_async
 
@@ -18,20 +17,12 @@ from tests.waiting import wait_until_async
 _ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
 
 
-class _Counting(Queries):
-    def endless(self) -> int:
-        return self._number(_ENDLESS)
-
-    def version(self) -> int:
-        return self._number("PRAGMA user_version")
-
-
 def _endless(tables: RecordTables) -> int:
-    return _Counting(tables.connection).endless()
+    return tables.connection.number(_ENDLESS)
 
 
 def _version(tables: RecordTables) -> int:
-    return _Counting(tables.connection).version()
+    return tables.connection.version
 
 
 @pytest.fixture

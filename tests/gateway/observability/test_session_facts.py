@@ -216,7 +216,7 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
     ingest_all(path, now=0)
     assert assign_scope(path, RowScope()) == 0
     with closing(open_record_tables(path, read_only=True)) as tables:
-        threads = [row[0] for row in tables.connection.execute("SELECT thread FROM records ORDER BY number")]
+        threads = [row[0] for row in tables.connection.rows("SELECT thread FROM records ORDER BY number")]
     assert threads == [1, 2, 2, 1, 1, 2]
 
 

@@ -351,7 +351,7 @@ def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pyt
         run = Run(store, stream=True)
 
         async def exchange() -> None:
-            store._db.execute("DROP TABLE responses")
+            store._db.change("DROP TABLE responses")
             run.client.start(200, [])
             run.client.write(b"one\n\n")
             await asyncio.sleep(0.3)

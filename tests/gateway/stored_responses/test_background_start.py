@@ -161,7 +161,7 @@ def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
         async def main() -> None:
             task = _task(store, ResolvedRequest(body=b"", is_stored=True, conversation="conv_1"))
             let_go = await reserve(task, _leases(store))
-            store._db.execute("DROP TABLE conversations")
+            store._db.change("DROP TABLE conversations")
             let_go()
 
         asyncio.run(main())

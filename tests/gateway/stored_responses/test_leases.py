@@ -115,7 +115,7 @@ def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
         with opened() as store:
             leases, log = _made(store)
             assert await _takes(leases, "c1", "r1")
-            store._db.execute("DROP TABLE conversations")
+            store._db.change("DROP TABLE conversations")
             leases.release("c1", "r1")
             await asyncio.sleep(0)
             assert "cannot renew conversation leases" in log.getvalue()
@@ -234,7 +234,7 @@ def test_a_lease_whose_waiter_left_while_the_store_was_busy_is_not_taken(tmp_pat
 
 
 def _is_free(tables: Tables) -> bool:
-    rows = tables.connection.execute("SELECT busy_until FROM conversations").fetchall()
+    rows = tables.connection.rows("SELECT busy_until FROM conversations")
     return [row[0] for row in rows] == [0]
 
 

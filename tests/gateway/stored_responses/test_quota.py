@@ -16,7 +16,7 @@ from dragoman.gateway.stored_responses.store_failures import NotStored, StorageF
 from dragoman.store import Tables
 from tests.store.asked import another
 from tests.store.in_place import InPlace
-from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened
+from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened, sqlite
 from tests.virtual_time import run, virtual_loop
 
 # What `_add` stores.
@@ -121,10 +121,10 @@ def test_item_22_a7_the_store_is_not_asked_by_every_request() -> None:
     async def work(tables: Tables, clock: Clock) -> None:
         asked: list[str] = []
         quota = _quota(tables, total=10_000 * SIZE, own=2000 * SIZE)
-        tables.connection.set_trace_callback(asked.append)
+        sqlite(tables.connection).set_trace_callback(asked.append)
         for _ in range(900):
             (await quota.reserve(ALICE, SIZE))()
-        tables.connection.set_trace_callback(None)
+        sqlite(tables.connection).set_trace_callback(None)
         assert sum("WHERE owner" in statement for statement in asked) == 1
 
     _with_tables(work)
@@ -134,9 +134,9 @@ def test_item_22_a7_without_limits_nothing_is_asked_and_in_memory_there_is_one()
     async def work(tables: Tables, clock: Clock) -> None:
         asked: list[str] = []
         for quota in (_quota(tables), _quota(tables, path=MEMORY)):
-            tables.connection.set_trace_callback(asked.append)
+            sqlite(tables.connection).set_trace_callback(asked.append)
             await quota.reserve(ALICE, 10**15)
-            tables.connection.set_trace_callback(None)
+            sqlite(tables.connection).set_trace_callback(None)
         assert asked == []
         defaults = Storage()
         for path in ("", MEMORY):
@@ -151,7 +151,7 @@ def test_item_22_a7_without_limits_nothing_is_asked_and_in_memory_there_is_one()
 def test_item_22_a7_a_store_that_cannot_be_read_is_no_full_one() -> None:
     async def work(tables: Tables, clock: Clock) -> None:
         quota = _quota(tables, own=4 * SIZE)
-        tables.connection.execute("DROP TABLE stored_bytes")
+        tables.connection.change("DROP TABLE stored_bytes")
         # Far from the limit, whoever stores something finds out.
         (await quota.reserve(ALICE, SIZE))()
         await asyncio.sleep(0)

@@ -25,7 +25,7 @@ from dragoman.gateway.stored_responses.response_writer import (
 )
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.store import LeaseLost, Tables
+from dragoman.store import LeaseLost, StoreError, Tables
 from tests.sdk.digging import dig_object
 from tests.sdk.samples import events_of
 from tests.store.in_place import InPlace
@@ -215,12 +215,12 @@ def test_a_store_that_fails_is_no_secret_and_the_same_answer_can_be_written_late
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
         taken = keeping.full_response(json.dumps(ANSWER).encode())
-        store._db.execute("ALTER TABLE items RENAME TO others")
-        with pytest.raises(sqlite3.OperationalError):
+        store._db.change("ALTER TABLE items RENAME TO others")
+        with pytest.raises(StoreError):
             _write(store, keeping, taken)
         assert keeping.taken is None
         assert store.responses.find(ALICE, "resp_ours") is None
-        store._db.execute("ALTER TABLE others RENAME TO items")
+        store._db.change("ALTER TABLE others RENAME TO items")
         _write(store, keeping, taken)
         # Once is enough.
         _write(store, keeping, taken)
@@ -302,7 +302,7 @@ def test_an_id_that_a_store_did_not_take_is_noted_with_a_later_frame_or_the_last
         keeping, _ = _keeping(store, None, "", native=True)
         assert _named(keeping, created) == created
         assert store.responses.find(ALICE, "resp_theirs") is None
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(StoreError):
             _write(store, keeping, None)
         other.execute("ROLLBACK")
         assert _named(keeping, b": ping\n\n") == b": ping\n\n"
@@ -317,9 +317,9 @@ def test_an_id_that_a_failing_store_did_not_take_is_tried_again_with_the_end_alo
     created = b'event: response.created\ndata: {"response":{"id":"resp_theirs"}}\n\n'
     with opened() as store:
         keeping, _ = _keeping(store, None, "", native=True)
-        store._db.execute("ALTER TABLE responses RENAME TO others")
+        store._db.change("ALTER TABLE responses RENAME TO others")
         assert _named(keeping, created) == created
-        store._db.execute("ALTER TABLE others RENAME TO responses")
+        store._db.change("ALTER TABLE others RENAME TO responses")
         _named(keeping, b": ping\n\n")
         assert store.responses.find(ALICE, "resp_theirs") is None
         _write(store, keeping, None)

@@ -28,7 +28,7 @@ def test_a_change_that_fails_is_told_without_the_stores_words() -> None:
         async with asking() as store:
             assert await change(store, Log(log), add("r1"))
             await store.read(lambda tables: None)
-            await store.write(lambda tables: tables.connection.execute("DROP TABLE responses") and None)
+            await store.write(lambda tables: tables.connection.change("DROP TABLE responses") and None)
             with pytest.raises(NotStored, match="nothing was done") as told:
                 await change(store, Log(log), add("r2"))
             assert told.value.status == 500 and "no such table" in log.getvalue()
@@ -81,8 +81,8 @@ def test_a_full_disk_refuses_what_is_to_be_kept_until_there_is_room_for_as_much(
     async def main() -> None:
         log, tables = io.StringIO(), open_tables(MEMORY, 30)
         db = tables.connection
-        pages = db.execute("PRAGMA page_count").fetchone()[0]
-        db.execute(f"PRAGMA max_page_count = {pages + 100}")
+        pages = db.number("PRAGMA page_count")
+        db.change(f"PRAGMA max_page_count = {pages + 100}")
         large = [Item("q", bytes(1_000_000))]
         async with asking(tables) as store:
             with pytest.raises(StoreError, match="full"):
@@ -95,7 +95,7 @@ def test_a_full_disk_refuses_what_is_to_be_kept_until_there_is_room_for_as_much(
             with pytest.raises(ClientError) as told:
                 await check(store, Log(log))
             assert told.value.status == 503
-            db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+            db.change(f"PRAGMA max_page_count = {pages + 1000}")
             await check(store, Log(log))
             assert await store.read(_rows) == (0, 0)
 
@@ -105,7 +105,7 @@ def test_a_full_disk_refuses_what_is_to_be_kept_until_there_is_room_for_as_much(
 def _rows(tables: Tables) -> tuple[int, int]:
     """How many responses and items there are."""
     count = "SELECT (SELECT count(*) FROM responses), (SELECT count(*) FROM items)"
-    responses, items = tables.connection.execute(count).fetchone()
+    ((responses, items),) = tables.connection.rows(count)
     return responses, items
 
 
@@ -113,7 +113,7 @@ def _rows(tables: Tables) -> tuple[int, int]:
 def test_a_store_that_fails_for_answers_is_not_tried_with_anything_else(table: str) -> None:
     async def main() -> None:
         log, tables = io.StringIO(), open_tables(MEMORY, 30)
-        tables.connection.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT raise(FAIL, 'no'); END")
+        tables.connection.change(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT raise(FAIL, 'no'); END")
         async with asking(tables) as store:
             with pytest.raises(StoreError):
                 await store.write(
@@ -125,7 +125,7 @@ def test_a_store_that_fails_for_answers_is_not_tried_with_anything_else(table: s
                 with pytest.raises(ClientError):
                     await check(store, Log(log))
             assert await store.read(_rows) == (0, 0)
-            await store.write(lambda tables: tables.connection.execute("DROP TRIGGER t") and None)
+            await store.write(lambda tables: tables.connection.change("DROP TRIGGER t") and None)
             await check(store, Log(log))
 
     asyncio.run(main())
@@ -139,7 +139,7 @@ def test_to_look_something_up_says_nothing_about_writing() -> None:
             assert store.failed
             await store.write(add("r1"), response_size=lambda: 0)
             assert not store.failed
-            await store.write(lambda tables: tables.connection.execute("DROP TABLE responses") and None)
+            await store.write(lambda tables: tables.connection.change("DROP TABLE responses") and None)
             with pytest.raises(StoreError, match="no such table"):
                 await store.read(known("r1"))
             assert not store.failed
@@ -187,7 +187,7 @@ def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log_and_not_repea
         state = StoredState(Storage(), Log(log))
         store = state.store
         assert store is not None
-        await store.write(lambda tables: tables.connection.execute("DROP TABLE responses") and None)
+        await store.write(lambda tables: tables.connection.change("DROP TABLE responses") and None)
         store.post(partial(_note, "r1"))
         await store.read(lambda tables: None)
         await state.close(0.0)

@@ -116,7 +116,7 @@ def test_a_listener_that_stops_reading_is_cut_off() -> None:
         def stream_of_it(tables: Tables) -> None:
             frame = b'event: x\ndata: {"sequence_number":1}\n\n: ' + b"x" * 1_000_000 + b"\n\n"
             for number in range(1, 30):
-                tables.connection.execute("INSERT INTO events VALUES (?, ?, ?, x'')", (made["id"], number, frame))
+                tables.connection.change("INSERT INTO events VALUES (?, ?, ?, x'')", (made["id"], number, frame))
 
         in_store(house, stream_of_it)
         with socket.socket() as connection:

@@ -1,0 +1,104 @@
+"""Connection: what tables know of a database. One implementation per engine; errors are those of the store, and
+transactions are begun by `Transaction` and by the code that runs work items (decision 47)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+# Values for the `?` of a statement in their order, or for `:name` by their names.
+Values: TypeAlias = Sequence[object] | Mapping[str, object]
+# The columns of one row.
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Connection(Protocol):
+    """One connection, used by one thread at a time."""
+
+    # Whether all writes belong to one transaction, which must not restart after it was lost.
+    in_unit: bool
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open; a failed write may have taken it back."""
+
+    def change(self, statement: str, values: Values = (), /) -> int:
+        """Run a statement; returns the number of changed rows."""
+
+    def many(self, statement: str, rows: Iterable[Values], /) -> None:
+        """Run a statement once for each of these values."""
+
+    def row(self, statement: str, values: Values = (), /) -> Row | None:
+        """The first row of a query."""
+
+    def rows(self, statement: str, values: Values = (), /) -> list[Any]:
+        """All rows of a query."""
+
+    def number(self, statement: str, values: Values = (), /) -> int:
+        """The number in the first column of the first row, which there must be."""
+
+    def each(self, statement: str, values: Values = (), /) -> Iterator[Any]:
+        """The rows of a query, read while they are taken."""
+
+    def begin(self, *, writes: bool = True) -> None:
+        """Begin a transaction. One that writes does not wait: while another process writes, it fails as busy."""
+
+    def commit(self) -> None:
+        """Make the open transaction durable."""
+
+    def rollback(self) -> None:
+        """Take back the open transaction, if there is one."""
+
+    def savepoint(self, name: str) -> None:
+        """Begin a part of the open transaction."""
+
+    def release(self, name: str) -> None:
+        """End a part of the open transaction."""
+
+    def rollback_to(self, name: str) -> None:
+        """Take back a part of the open transaction."""
+
+    def commits(self) -> int:
+        """A number that another one follows when another connection commits."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
+def exists(db: Connection, statement: str, values: Values) -> bool:
+    """Whether a query gives any row."""
+    return db.row(statement, values) is not None
+
+
+class Transaction:
+    """Several writes that are one: all or nothing. A nested one is a savepoint."""
+
+    __slots__ = ("_db", "_outermost")
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._outermost = False
+
+    def __enter__(self) -> None:
+        db = self._db
+        if db.in_transaction:
+            db.savepoint("inner")
+        else:
+            db.begin()
+            self._outermost = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        db = self._db
+        if not self._outermost:
+            # A transaction that was rolled back has no savepoints.
+            if db.in_transaction:
+                if kind is not None:
+                    db.rollback_to("inner")
+                db.release("inner")
+            return
+        try:
+            if kind is None:
+                db.commit()
+        finally:
+            # Also after a failed commit: an open transaction would swallow all later writes.
+            db.rollback()

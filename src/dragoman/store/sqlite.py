@@ -1,0 +1,191 @@
+"""SQLite: connections to the file of `storage.path`. No other module knows the driver or its errors."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dragoman.store.connection import Row, Values
+from dragoman.store.errors import StoreBusy, StoreError, StoreFull, StoreInterrupted
+
+MEMORY = ":memory:"
+# Another connection has the lock, and will release it: of the file, or of a shared cache.
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_KINDS = {sqlite3.SQLITE_FULL: StoreFull, sqlite3.SQLITE_INTERRUPT: StoreInterrupted}
+# Seconds between two tries to enable write-ahead logging.
+_RETRY = 0.01
+
+
+class SQLiteConnection(sqlite3.Connection):
+    """A connection that detects whether its file was deleted or replaced, because later writes would be lost.
+    `execute` is the driver's own, for migrations and settings of SQLite."""
+
+    in_unit = False
+    # Whether the present query must end; called before each query.
+    must_end: Callable[[], bool] | None = None
+    _path: Path | None = None
+    _file = (0, 0)
+    # Whether SQLite refuses writes, as in a transaction that only reads.
+    _only_reads = False
+
+    def know(self, path: Path) -> None:
+        """Remember the file at a path as the opened one."""
+        self._path, self._file = path, _file_at(path)
+
+    def change(self, statement: str, values: Values = (), /) -> int:
+        try:
+            return self.execute(statement, values).rowcount
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def many(self, statement: str, rows: Iterable[Values], /) -> None:
+        try:
+            self.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def row(self, statement: str, values: Values = (), /) -> Row | None:
+        try:
+            row: Row | None = self.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+        return row
+
+    def rows(self, statement: str, values: Values = (), /) -> list[Any]:
+        if self.must_end is not None and self.must_end():
+            raise StoreInterrupted("interrupted")
+        try:
+            return self.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def number(self, statement: str, values: Values = (), /) -> int:
+        return int(self.rows(statement, values)[0][0])
+
+    def each(self, statement: str, values: Values = (), /) -> Iterator[Any]:
+        try:
+            yield from self.execute(statement, values)
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def begin(self, *, writes: bool = True) -> None:
+        if not writes:
+            self.set_only_reads(True)
+            self._control("BEGIN")
+            return
+        if self.in_unit:
+            # A full disk rolls back all of it, also earlier writes of others.
+            raise StoreError("the transaction was taken back")
+        self.set_only_reads(False)
+        self.check()
+        self._control("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._control("COMMIT")
+
+    def rollback(self) -> None:
+        if self.in_transaction:
+            self._control("ROLLBACK")
+
+    def savepoint(self, name: str) -> None:
+        self._control(f"SAVEPOINT {name}")
+
+    def release(self, name: str) -> None:
+        self._control(f"RELEASE {name}")
+
+    def rollback_to(self, name: str) -> None:
+        self._control(f"ROLLBACK TO {name}")
+
+    def commits(self) -> int:
+        return self.pragma("data_version")
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    # What only SQLite has.
+
+    def set_only_reads(self, only_reads: bool) -> None:
+        """Have SQLite refuse or permit writes."""
+        if only_reads is not self._only_reads:
+            # First, so that a failure leaves what is permitted.
+            self._only_reads = only_reads
+            self._control(f"PRAGMA query_only = {'ON' if only_reads else 'OFF'}")
+
+    def check(self) -> None:
+        """Fail if another file is at the place of the opened one, or none."""
+        if self._path is not None and _file_at(self._path) != self._file:
+            raise StoreError("the file was deleted or replaced; start the gateway again")
+
+    def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
+        """Set the function that is called before each query and after a number of database steps, to learn whether the
+        query must end with an error: one query may be long, and many may be short."""
+        self.must_end = must_end
+        self.set_progress_handler(must_end, steps)
+
+    def pragma(self, name: str) -> int:
+        """The number that a setting or a question of SQLite gives."""
+        return self.number(f"PRAGMA {name}")
+
+    @property
+    def version(self) -> int:
+        """The version of the file: the number of its migrations."""
+        return self.pragma("user_version")
+
+    def write_ahead(self, timeout: float) -> None:
+        """Enable write-ahead logging, which several processes may try at once, and which does not wait by itself."""
+        until = time.monotonic() + timeout
+        while True:
+            try:
+                self.rows("PRAGMA journal_mode = WAL")
+                return
+            except StoreBusy:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_RETRY)
+
+    def _control(self, statement: str) -> None:
+        try:
+            self.execute(statement)
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+
+def connect(path: str, timeout: float) -> SQLiteConnection:
+    """A connection to a file, which is made if there is none, without transactions of the driver's own. One thread at a
+    time may use it, whichever that is. A lock is waited for until `timeout` seconds are over."""
+    return _connected(path, timeout, is_uri=False)
+
+
+def connect_to_read(path: Path, timeout: float) -> SQLiteConnection:
+    """A connection that cannot write, to a file that is there."""
+    return _connected(f"{path.absolute().as_uri()}?mode=ro", timeout, is_uri=True)
+
+
+def store_error(error: sqlite3.Error) -> StoreError:
+    """An error of the driver as one of the store, which leads to no frame."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    kind = StoreBusy if code in _BUSY else _KINDS.get(code, StoreError)
+    return kind(str(error) or "the store failed")
+
+
+def _connected(path: str, timeout: float, *, is_uri: bool) -> SQLiteConnection:
+    try:
+        return sqlite3.connect(
+            path, timeout=timeout, isolation_level=None, factory=SQLiteConnection, check_same_thread=False, uri=is_uri
+        )
+    except sqlite3.Error as error:
+        raise store_error(error) from None
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
