@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # all other errors with 1.
 STATUSES = (
     (0, "done"),
-    (1, "failed, or found a problem: the reason is on standard error"),
+    (1, "failed, or found a problem; the reason is on standard error"),
     (2, "wrong usage of the command line: nothing was done"),
     (3, "strict mode rejected a loss"),
     (130, "interrupted"),
