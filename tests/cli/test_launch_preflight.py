@@ -9,7 +9,7 @@ import pytest
 from dragoman.cli.launch import preflight
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.identities.identity import ALL_RIGHTS, Rights
+from dragoman.identities.identity import ALL_RIGHTS, VIEWER, Rights
 from dragoman.launching.clients import CLIENTS
 from dragoman.launching.gateway import PageError
 from dragoman.launching.keys import PLACEHOLDER, GivenKey
@@ -62,6 +62,16 @@ def test_a_key_that_may_not_have_providers_called_launches_without_a_check(capsy
         # A model of the client's own choice is a guess.
         looked(house, None, key=KEY, client="codex")
     assert "codex uses its default models: this key may not use `gpt-5.1`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["chat/m", None])
+def test_a_key_that_calls_no_model_ends_the_launch(model: str | None) -> None:
+    rights = Rights(role=VIEWER)
+    with (
+        running((), lambda _: settings_for(NOWHERE, keys=(KEY,), rights=rights)) as house,
+        pytest.raises(DragomanError, match="the gateway key has the role viewer, which calls no model"),
+    ):
+        looked(house, model, key=KEY, client="codex")
 
 
 def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:

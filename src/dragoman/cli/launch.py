@@ -29,6 +29,7 @@ from dragoman.cli.parser import refuse_windows
 from dragoman.config.config_file import state_directory
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
+from dragoman.identities.identity import DATABASE, FILE, VIEWER
 from dragoman.identities.key_text import hash_text
 from dragoman.launching.client_process import ClientRun, environment_of, program_of
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchPlan
@@ -217,6 +218,11 @@ _NO_KEY = 401
 _FORBIDDEN = 403
 
 
+class _Permissions(Struct):
+    role: str
+    source: str
+
+
 class _Target(Struct):
     target: str
     able: bool
@@ -235,6 +241,8 @@ def preflight(
     # Here, so that the other commands start without it.
     from concurrent.futures import ThreadPoolExecutor
 
+    if key.sent and _calls_no_model(key, address):
+        raise DragomanError(f"the gateway key has the role {VIEWER}, which calls no model: launch with another key")
     names = list(dict.fromkeys(name.removesuffix(CLAUDE_SUFFIX) for name in models if name is not None))
     notes: list[str] = []
     if names:
@@ -253,6 +261,19 @@ def preflight(
             notes.append(f"{client.name} uses its default models: {error} (--model NAME)")
     for note in dict.fromkeys(notes):
         documents.complain(f"note: {note}")
+
+
+def _calls_no_model(key: GivenKey, address: str) -> bool:
+    """Whether a key is a viewer's; False if the gateway does not say, as an older one, or one that does not take it."""
+    from dragoman.launching.admin_client import AdminClient
+
+    try:
+        permissions = AdminClient(address, key.sent).get("/me", _Permissions)
+    except DragomanError:
+        # The checks of models report what is wrong.
+        return False
+    # The operator of an open gateway reads as a viewer does, and calls models too.
+    return permissions.role == VIEWER and permissions.source in (FILE, DATABASE)
 
 
 def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
