@@ -111,7 +111,7 @@ def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
     with running((), settings_with(KEY)) as house:
         status, out, err = asked(tmp_path, "two", "--gateway", house.url)
         assert (status, out) == (1, "")
-        assert "a gateway key is required" in err
+        assert "a gateway key is required: set DRAGOMAN_KEY" in err
         assert asked(tmp_path, "two", "--gateway", house.url, key=KEY)[0] == 0
         status, _, err = asked(tmp_path, "nobody/x", "--gateway", house.url, key=KEY)
         assert status == 1 and "`nobody/x` is not known here" in err

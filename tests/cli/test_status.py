@@ -53,7 +53,7 @@ def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
     with running((), lambda port: settings_for(port, keys=[KEY], rights=ALL_RIGHTS)) as house:
         status, out, err = asked(tmp_path, "--gateway", house.url)
         assert (status, out) == (1, "")
-        assert "a gateway key is required" in err
+        assert "a gateway key is required: set DRAGOMAN_KEY" in err
         status, out, err = asked(tmp_path, "--gateway", house.url, key=KEY)
         assert (status, err) == (0, "")
         assert "1 worker, 0 requests under way" in out

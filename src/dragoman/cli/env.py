@@ -161,7 +161,7 @@ def with_sizes(
 def _described(names: Sequence[str], settings: Settings, key: GivenKey, running: str | None) -> Sequence[DescribedName]:
     if running is not None:
         # A few are quickly looked up one by one; many are requested as a whole.
-        return fetch_names(running, key.text, names=names if len(names) <= MAX_NAMES else ())
+        return fetch_names(running, key.sent, names=names if len(names) <= MAX_NAMES else ())
     # The gateway is needed for this alone.
     import asyncio
 

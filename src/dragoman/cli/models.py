@@ -80,7 +80,7 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
     try:
         address = named or (None if options.live else find_running(settings.server))
         if address is not None:
-            return fetch_names(address, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
+            return fetch_names(address, find_key(settings, os.environ, options.key_file).sent, match=options.pattern)
     except DragomanError as error:
         if named is not None:
             raise

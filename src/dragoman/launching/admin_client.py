@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import KEY_VARIABLE
+from dragoman.launching.clients import KEY_REMEDY
 from dragoman.launching.gateway import fetch
 
 R = TypeVar("R", bound=Struct)
@@ -108,11 +108,7 @@ class AdminClient:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return DragomanError(f"there is no admin API at {self.address}: status {status}")
         if status == _NO_KEY and not self._headers:
-            return AdminApiError(
-                status,
-                "the gateway requires a key",
-                f"set {KEY_VARIABLE}, or name the file that holds it with --key-file",
-            )
+            return AdminApiError(status, "the gateway requires a key", KEY_REMEDY)
         return AdminApiError(status, refusal.message, refusal.remedy)
 
 

@@ -44,6 +44,7 @@ def read_tokens(text: str, option: str) -> int:
 
 # The variable with the gateway's key, for users and for clients that read a variable.
 KEY_VARIABLE = "DRAGOMAN_KEY"
+KEY_REMEDY = f"set {KEY_VARIABLE}, or name the file that holds it with --key-file"
 # The provider's name in clients that need one; they store sessions under it.
 PROVIDER = "dragoman"
 # By which the gateway knows the requests of one launch.

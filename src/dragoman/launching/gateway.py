@@ -16,6 +16,7 @@ import msgspec
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
+from dragoman.launching.clients import KEY_REMEDY
 from dragoman.launching.port_owners import foreign_users, owners_of
 from dragoman.launching.summary import Launch
 from dragoman.model.jsonvalue import JsonObject
@@ -33,6 +34,7 @@ _MAX_PAGE_BYTES = 8 * 1024 * 1024
 # A gateway waits this long for its providers, and a little more.
 _NAMES_SECONDS = 6.0
 _MAX_NAMES_BYTES = 64 * 1024 * 1024
+_NO_KEY = 401
 # More names are queried as a full list.
 MAX_NAMES = 50
 # The responses of a gateway are computed with and shown, so that numbers need not keep their spelling.
@@ -59,6 +61,14 @@ class PageError(DragomanError):
 
 class ForeignProcessError(DragomanError):
     """The listener at the gateway's address belongs to another user of this machine."""
+
+
+class _ErrorDetail(msgspec.Struct):
+    message: str
+
+
+class _ErrorPage(msgspec.Struct):
+    error: _ErrorDetail
 
 
 class _NamesPage(msgspec.Struct):
@@ -147,16 +157,25 @@ def _page(
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
         status, content, _ = fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
+        if status != 200:
+            raise _refused(url, key, fails, status, content)
         page = _PAGE.decode(content)
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
     if not isinstance(page, dict):
         raise DragomanError(f"the gateway at {url} {fails}")
-    if status != 200:
-        error = page.get("error")
-        message = error.get("message") if isinstance(error, dict) else None
-        raise PageError(url, fails, status, message if isinstance(message, str) else f"status {status}")
     return page
+
+
+def _refused(url: str, key: str, fails: str, status: int, content: bytes) -> PageError:
+    """The error for a page that a gateway refuses, with its message. That for a missing key is for other programs."""
+    if status == _NO_KEY and not key:
+        return PageError(url, fails, status, f"a gateway key is required: {KEY_REMEDY}")
+    try:
+        message = msgspec.json.decode(content, type=_ErrorPage).error.message
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        message = f"status {status}"
+    return PageError(url, fails, status, message)
 
 
 def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = ()) -> list[DescribedName]:
@@ -164,13 +183,13 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
     import http.client
 
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
-    headers = {"authorization": f"Bearer {key}"}
+    headers = {"authorization": f"Bearer {key}"} if key else {}
     try:
         status, body, _ = fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
     except (OSError, http.client.HTTPException) as error:
         raise DragomanError(f"the gateway at {url} did not answer: {error or type(error).__name__}") from None
     if status != 200:
-        raise DragomanError(f"the gateway at {url} does not report its models (status {status})")
+        raise _refused(url, key, "does not report its models", status, body)
     try:
         return msgspec.json.decode(body, type=_NamesPage).names
     except msgspec.MsgspecError:

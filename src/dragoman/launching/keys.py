@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.identities.key_text import digest_of, new_key
-from dragoman.launching.clients import KEY_VARIABLE
+from dragoman.launching.clients import KEY_REMEDY, KEY_VARIABLE
 
 # Clients insist on some key; a gateway without keys looks at none.
 PLACEHOLDER = "none"
@@ -46,10 +46,7 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
     given, path = _given(environ, file), settings.storage.path
     if not given.text:
         if settings.keys or requires_keys(path):
-            raise DragomanError(
-                f"the gateway requires a key: set {KEY_VARIABLE}, or name the file that holds it with "
-                "--key-file; `dragoman key new NAME` makes one"
-            )
+            raise DragomanError(f"the gateway requires a key: {KEY_REMEDY}; `dragoman key new NAME` makes one")
         return GivenKey(text=PLACEHOLDER)
     if settings.keys and not (_is_configured(settings, given) or may_accept(path, digest_of(given.text))):
         names = ", ".join(key.name for key in settings.keys)

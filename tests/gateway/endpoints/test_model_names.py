@@ -53,8 +53,10 @@ def test_a_provider_whose_models_the_configuration_names_is_asked_what_it_says_o
 def test_it_is_for_those_who_may_use_the_gateway() -> None:
     with running((), lambda port: settings_for(port, keys=["sk-of-a-client-0123456789"])) as house:
         assert fetch_names(house.url, "sk-of-a-client-0123456789")
-        with pytest.raises(DragomanError, match=r"does not report its models \(status 401\)"):
+        with pytest.raises(DragomanError, match="does not report its models: this gateway key is not known here"):
             fetch_names(house.url, "sk-of-another")
+        with pytest.raises(DragomanError, match="a gateway key is required: set DRAGOMAN_KEY, or name"):
+            fetch_names(house.url, "")
 
 
 def test_too_many_names_are_refused() -> None:
