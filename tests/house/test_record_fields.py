@@ -12,7 +12,6 @@ _SOURCE = Path("src/dragoman")
 # Where each member may stand: it is declared, set, reduced, and a member of the documents and lines that users read.
 _EVERY = {
     "records/journal_entry.py": "declares it",
-    "records/rows.py": "has it among the details of a row",
     "records/views/exchanges.py": "is the schema of the admin API",
     "gateway/observability/record.py": "has it while the exchange runs",
     "gateway/observability/journal_entries.py": "reduces it to what is recorded",
@@ -35,6 +34,7 @@ _OTHERS = {
         "gateway/exchange/call_log.py": "sets it",
         "gateway/exchange/one_call.py": "sets it",
         "gateway/forwarding/header_forwarding.py": "reads it in headers",
+        "records/rows.py": "moves it to its column",
         "records/export.py": "lists calls for comparison with an invoice",
         "telemetry/spans.py": "is that of a call",
     },

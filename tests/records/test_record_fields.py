@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.records.export import FIELDS as EXPORTED
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.record_fields import ATTRIBUTE_FIELDS, COLUMN_FIELDS, FIELDS
-from dragoman.records.rows import RecordDetails
+from dragoman.records.rows import DETAILS
 from dragoman.store.records import RecordRow
 from dragoman.telemetry import genai_attributes
 
@@ -18,8 +18,8 @@ def test_each_member_is_in_a_column_or_among_the_details() -> None:
     columns = {field.name for field in COLUMN_FIELDS}
     assert {field.column for field in COLUMN_FIELDS} < set(RecordRow.__struct_fields__)
     # Tokens have a column for each class, and the cost one for the total.
-    assert columns | {*RecordDetails.__struct_fields__, "tokens"} == set(JournalEntry.__struct_fields__)
-    assert not columns & set(RecordDetails.__struct_fields__)
+    assert columns | {*DETAILS, "tokens"} == set(JournalEntry.__struct_fields__)
+    assert not columns & set(DETAILS)
     assert {*EXPORTED.values()} >= {field.column for field in COLUMN_FIELDS}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.records.digest_key import NAME as SECRET
@@ -84,13 +84,12 @@ def logged_entry(entry: JournalEntry) -> JournalEntry:
 
 def entry_of(row: RecordRow) -> JournalEntry:
     """The entry that a row was made of."""
-    members = asdict(details_of(row.details))
-    members |= {field.name: getattr(row, field.column) for field in COLUMN_FIELDS}
+    members = {field.name: getattr(row, field.column) for field in COLUMN_FIELDS}
     members |= {"stream": bool(row.stream), "estimated": bool(row.estimated), "first_content": row.first or 0}
     if row.input is not None or row.output is not None:
         # Counts and columns have the same names.
         members["tokens"] = TokenCounts(*(getattr(row, name) or 0 for name in TokenCounts.__struct_fields__))
-    return JournalEntry(**members)
+    return replace(details_of(row.details), **members)
 
 
 def speed_of(output: int, first: int, ended: int) -> float | None:

@@ -15,7 +15,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.exchanges import instant
 from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, TokenCounts, known_cost
 from dragoman.records.record_fields import COLUMN_FIELDS
-from dragoman.records.rows import RecordDetails, details_of
+from dragoman.records.rows import DETAILS, details_of
 from dragoman.store.record_queries import Exports
 
 # Columns that follow from an entry or from where it belongs, by their names in a line, before a member of the entry.
@@ -83,16 +83,17 @@ def _with_uncached(record: JsonObject) -> JsonObject:
 def details_as_json(encoded: bytes) -> JsonValue:
     """The rest of an entry, by the names of its members."""
     try:
-        return _named(details_of(encoded))
+        return _named(details_of(encoded), DETAILS)
     except (msgspec.DecodeError, msgspec.ValidationError):
         # Written by a release with another format; exported as it is.
         return encoded.decode("utf-8", "replace")
 
 
-def _named(value: object) -> JsonValue:
+def _named(value: object, names: tuple[str, ...] = ()) -> JsonValue:
+    """A value by the names of its members, or by these of them."""
     if isinstance(value, Struct):
         members: JsonObject = {}
-        for name in value.__struct_fields__:
+        for name in names or value.__struct_fields__:
             member = getattr(value, name)
             if isinstance(value, CostBreakdown) and value.known_total is None and name in AMOUNTS:
                 # Of an amount without a price nothing is known either.
@@ -164,7 +165,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
         try:
             made = details_of(details).calls
         except (msgspec.DecodeError, msgspec.ValidationError):
-            made = RecordDetails().calls
+            made = ()
         if made:
             yield tuple(
                 CallId(call.provider, call.provider_request_id, instant(time + call.started), *rest, exchange)

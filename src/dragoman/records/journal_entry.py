@@ -111,7 +111,7 @@ class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
 
 class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     """One exchange, as far as it is known. Ingestion uses parts of its text in a line as they are: members that are the
-    same in most exchanges, its own, and the details, in the order of `RecordDetails`."""
+    same in most exchanges, its own, and the details, which are all members from `calls` on."""
 
     # Identity and time: microseconds of the wall clock at its start.
     id: str

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
-
 from msgspec.structs import replace
 
 from dragoman.records.journal_entry import JournalEntry
-
-if TYPE_CHECKING:
-    from dragoman.records.rows import RecordDetails
 
 # Health levels of targets, in persisted cooldowns.
 LEVELS = {"good": "healthy", "resting": "cooldown", "probed": "probing", "ramping": "slow_start", "keyless": "no_key"}
@@ -51,11 +46,9 @@ FEATURES = {
     "foreign_content": "unsupported_content",
 }
 
-_Stored = TypeVar("_Stored", JournalEntry, "RecordDetails")
 
-
-def with_current_names(stored: _Stored) -> _Stored:
-    """A journal entry or the details of a row with today's names; the same object if it holds no old name."""
+def with_current_names(stored: JournalEntry) -> JournalEntry:
+    """An entry with today's names; the same object if it holds no old name."""
     # Ingestion calls this for every entry, and nearly all of them have no old name and few calls.
     for call in stored.calls:
         if call.kind in OUTCOMES:
@@ -69,7 +62,7 @@ def with_current_names(stored: _Stored) -> _Stored:
     return stored
 
 
-def _renamed(stored: _Stored) -> _Stored:
+def _renamed(stored: JournalEntry) -> JournalEntry:
     return replace(
         stored,
         calls=tuple([replace(call, kind=OUTCOMES.get(call.kind, call.kind)) for call in stored.calls]),

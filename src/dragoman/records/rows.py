@@ -18,9 +18,6 @@ from dragoman.records.journal_entry import (
     CRASHED,
     FAILED,
     REFUSED,
-    CallEntry,
-    CandidateEntry,
-    CostBreakdown,
     JournalEntry,
     LossEntry,
 )
@@ -51,23 +48,8 @@ TagKey = tuple[int, int, str, str, str, str]
 ThreadIds = tuple[int, int]
 
 
-class RecordDetails(Struct, frozen=True, array_like=True, gc=False):
-    """The rest of an entry, which no question groups by. New members are added at the end alone, with a default."""
-
-    calls: tuple[CallEntry, ...] = ()
-    losses: tuple[LossEntry, ...] = ()
-    cost: CostBreakdown | None = None
-    facts: ExchangeFacts = NOTHING
-    refusal: str = ""
-    queue_full: tuple[str, ...] = ()
-    size: int = 0
-    trace: str = ""
-    candidates: tuple[CandidateEntry, ...] = ()
-    candidates_more: int | None = None
-
-
 class _Facts(Struct, frozen=True, array_like=True, gc=False):
-    """The same as far as its facts."""
+    """Details as far as the facts."""
 
     calls: Raw
     losses: Raw
@@ -76,15 +58,20 @@ class _Facts(Struct, frozen=True, array_like=True, gc=False):
 
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(RecordDetails)
+_decoder = msgspec.json.Decoder(JournalEntry)
+# Members that the column `details` has, which no query groups by: the last ones.
+_DETAILS = slice(JournalEntry.__struct_fields__.index("calls"), None)
+DETAILS = JournalEntry.__struct_fields__[_DETAILS]
+# An entry up to there.
+_BEFORE_DETAILS = _encode(astuple(JournalEntry("", 0))[: _DETAILS.start])[:-1] + b","
 # No trace and no candidates, which is left out.
 _USUAL_END = b',"",[],null]'
 _facts_decoder = msgspec.json.Decoder(_Facts)
 
 
-def details_of(encoded: bytes) -> RecordDetails:
-    """The content of the column `details`."""
-    return with_current_names(_decoder.decode(encoded))
+def details_of(encoded: bytes) -> JournalEntry:
+    """The content of the column `details`, as an entry without its other members."""
+    return with_current_names(_decoder.decode(_BEFORE_DETAILS + encoded[1:]))
 
 
 def facts_of(encoded: bytes) -> ExchangeFacts:
@@ -200,9 +187,8 @@ class EntryParts(Struct, frozen=True, gc=False):
     details: bytearray
 
 
-# The places of members in an entry: those of shared columns, those of `OwnMembers` behind the time and the tokens, and
-# those of `RecordDetails`.
-SHARED_MEMBERS, _OWN_MEMBERS, _DETAILS = slice(2, 25), slice(26, 30), slice(30, 40)
+# The places of members in an entry: those of shared columns, and those of `OwnMembers` behind the time and the tokens.
+SHARED_MEMBERS, _OWN_MEMBERS = slice(2, 25), slice(26, 30)
 # Those of shared columns without `estimated` and `tags`.
 _SHARED = slice(2, 23)
 # Combinations of prices and losses that are cached with shared columns.
@@ -216,7 +202,7 @@ def parts_of(entry: JournalEntry) -> EntryParts:
         summary_of(entry),
         (entry.id, entry.time, None if tokens is None else astuple(tokens), *values[_OWN_MEMBERS]),
         SharedColumns(entry),
-        without_usual_end(bytearray(_encode(RecordDetails(*values[_DETAILS])))),
+        without_usual_end(bytearray(_encode(values[_DETAILS]))),
     )
 
 
