@@ -203,7 +203,7 @@ def test_the_shape_of_tools_is_read_once() -> None:
         read.append(tools)
         return ["t", bytes(tools).decode().strip('[" ]')]
 
-    lists = [b'["%b"]' % (letter.encode() * 2000) for letter in "abc"]
+    lists = [b'["%b"]' % (b"a" * size) for size in (1000, 2000, 3000)]
     large = b'["%b"]' % (b"d" * 200_000)
     for written in (*lists, *lists, large, large):
         assert tool_shape(Raw(written), SOUGHT, names_in) == (2, ("t",))

@@ -14,7 +14,7 @@ from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
 from dragoman.http.pool import Pool
 from dragoman.http.response_head import CLOSE
-from dragoman.http.upstream_call import HeaderList, UpstreamRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest, name_of
 from dragoman.http.upstream_connection import NO_RESPONSE, NOT_HTTP, UpstreamConnection
 
 # Unread bytes of a body after which reading pauses.
@@ -187,10 +187,8 @@ class HttpCall(Struct, eq=False, weakref=True):
         """Keep status and headers, and get ready to undo the body's codings."""
         self.status = status
         self.headers = headers
-        for name, _ in headers:
-            if name in _CODED:
-                self._prepare(headers)
-                break
+        if not _CODED.isdisjoint(map(name_of, headers)):
+            self._prepare(headers)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 # Names are lower case; values are raw.
 HeaderList: TypeAlias = list[tuple[bytes, bytes]]
+# Reads the name of a header. With a set's method and `map`, the names of a head are compared without a loop in Python.
+name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 
 
 class UpstreamRequest(Struct, frozen=True):

@@ -198,7 +198,7 @@ def _take_turn(value: bytes, stated: dict[str, str]) -> None:
     turn = _turn(value)
     if turn is None:
         return
-    if memoryview(turn.metadata).nbytes:
+    if len(turn.metadata):
         inner = _turn(_unquoted(turn.metadata))
         turn = turn if inner is None else inner
     for fact, text in (

@@ -127,7 +127,7 @@ def extended_array(earlier: IndexedArray, count: int, written: bytes, tail: Arra
 
 
 def _element_ends(written: bytes, offset: int) -> array[int]:
-    lengths = [memoryview(element).nbytes for element in _ELEMENTS.decode(written)]
+    lengths = [len(element) for element in _ELEMENTS.decode(written)]
     if sum(lengths) + len(lengths) + 1 == len(written):
         # One byte stands before each element, its bracket or comma: there is no white space.
         ends = array("Q", accumulate([length + 1 for length in lengths], initial=offset))

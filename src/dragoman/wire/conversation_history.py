@@ -247,12 +247,7 @@ class ConversationHistory:
     @property
     def shared_size(self) -> int:
         """Bytes of what copies share."""
-        calls = sum(
-            [
-                len(arguments) if isinstance(arguments, str) else memoryview(arguments).nbytes
-                for _, _, arguments in self.begun.values()
-            ]
-        )
+        calls = sum([len(arguments) for _, _, arguments in self.begun.values()])
         return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _OUTPUT_SIZE
 
     def digests(self, instructions: str, *, has_tools: bool, is_named: bool) -> Digests:
@@ -360,7 +355,7 @@ class HistoryReader(Struct):
     def text_of(self, instructions: Raw, decode: Callable[[Raw], str]) -> str:
         """The text of instructions, which are most often those of the earlier request, byte for byte."""
         written, text = self.instructions
-        if len(written) != memoryview(instructions).nbytes or not written.startswith(instructions):
+        if len(written) != len(instructions) or not written.startswith(instructions):
             text = decode(instructions)
             self.instructions = bytes(instructions), text
         return text

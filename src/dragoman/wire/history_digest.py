@@ -39,10 +39,10 @@ SEPARATOR = "\x1f"
 # The end mark of each message in a digest.
 RECORD = "\x1e"
 _digits = re.compile(r"\d+").sub
-# Shapes of tools, by their last bytes, with all of them: a client offers the same ones in each request. All lists
-# together take 8 MB at most.
-_SHAPES: dict[tuple[int, bytes, frozenset[str]], tuple[bytes, ToolShape]] = {}
-_SAMPLE, _LARGEST, _MAX_SHAPES = 128, 128 * 1024, 64
+# Tools with the distinctive names among which their shape was found, by their size: a client offers the same ones in
+# each request. All lists together take 8 MB at most.
+_SHAPES: dict[int, tuple[Raw, frozenset[str], ToolShape]] = {}
+_LARGEST, _MAX_SHAPES = 128 * 1024, 64
 _KINDS = ("call", "history", "instructions", "prompt")
 _MAX_KEYS = 4096
 
@@ -70,19 +70,17 @@ def hashers_of(key: bytes) -> dict[str, blake2b]:
 
 def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collection[str]]) -> ToolShape:
     """The shape of the tools that a request offers; `names_in` reads their names."""
-    view, distinctive = memoryview(tools), query.distinctive_tools
-    size = view.nbytes
-    key = size, view[-_SAMPLE:].tobytes(), distinctive
-    known = _SHAPES.get(key)
+    size, distinctive = len(tools), query.distinctive_tools
+    cached = _SHAPES.get(size)
     # To compare the bytes takes a twentieth of the time to hash them.
-    if known is not None and known[0].startswith(tools):
-        return known[1]
+    if cached is not None and cached[0] == tools and cached[1] == distinctive:
+        return cached[2]
     names = names_in(tools)
     shape = len(names), tuple([name for name in dict.fromkeys(names) if name in distinctive])
     if size <= _LARGEST:
         if len(_SHAPES) >= _MAX_SHAPES:
             _SHAPES.clear()
-        _SHAPES[key] = bytes(tools), shape
+        _SHAPES[size] = tools.copy(), distinctive, shape
     return shape
 
 

@@ -128,7 +128,7 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
         if body[at] <= _SPACE:
             at = _require_match(_skip_comma(body, at)).end()
         value_start = at
-        at += memoryview(element).nbytes
+        at += len(element)
         elements.append(JsonSpan(value_start, at))
     return elements
 
@@ -212,7 +212,7 @@ def _walked(decoder: msgspec.json.Decoder[Walked], body: bytes, start: int, end:
 
 def _value_end(body: bytes, start: int, last: Raw) -> int:
     """Where a text, list or object ends that is, unless its name repeats, the last value of that name."""
-    return start + memoryview(last).nbytes if body.startswith(last, start) else value_end(body, start)
+    return start + len(last) if body.startswith(last, start) else value_end(body, start)
 
 
 def _string_end(body: bytes, start: int) -> int:

@@ -26,15 +26,14 @@ _RAWS = msgspec.json.Decoder(list[Raw])
 
 def has_value(raw: Raw) -> bool:
     """Whether a member exists and is not null."""
-    view = memoryview(raw)
-    return view.nbytes > len(b"false") or bytes(view) not in _NOTHING
+    return len(raw) > len(b"false") or bytes(raw) not in _NOTHING
 
 
 def length(raw: Raw) -> int:
     """The bytes of a member; 0 without one."""
     if raw is NULL:
         return 0
-    size = memoryview(raw).nbytes
+    size = len(raw)
     return size if size != len(b"null") else 0
 
 

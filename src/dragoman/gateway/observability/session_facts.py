@@ -75,12 +75,12 @@ class SessionFacts:
             return facts, None
         query = self._queries.get(key) or self._query_of(key)
         is_named = facts.thread != "" and facts.session != ""
-        history = memoryview(glance.history)
-        if history.nbytes < LONG_HISTORY or history[0] != _BRACKET:
+        history = glance.history
+        if len(history) < LONG_HISTORY or memoryview(history)[0] != _BRACKET:
             return body_facts(facts, glance.session_hints(query, is_named=is_named)), None
         # A request usually continues an earlier one. Its translation does so, too.
         prefixes = self.prefixes
-        match = prefixes.match(Scope(key, glance.protocol), bytes(glance.history))
+        match = prefixes.match(Scope(key, glance.protocol), bytes(history))
         return body_facts(facts, _continued(prefixes, match, query, glance, is_named=is_named)), match
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
