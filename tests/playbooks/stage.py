@@ -316,7 +316,7 @@ class Provider:
         """A flight for a call."""
         line = Line(self._stage, len(self.lines) + 1, reachable=not self.unreachable)
         self.lines.append(line)
-        return HttpCall(cast(Pool, line), call, head_of(call, write_lines(call, None)))
+        return HttpCall(cast(Pool, line), call, head_of(call, write_lines(call, None)), asyncio.get_running_loop())
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -49,3 +49,7 @@ class ByteBuffer(Struct, eq=False):
     def _flush_small(self, small: bytearray) -> None:
         self._pieces.append(bytes(small))
         self._small = None
+
+
+# A buffer without bytes for an owner that has none yet: it is replaced by the first piece, and never appended to.
+EMPTY = ByteBuffer()

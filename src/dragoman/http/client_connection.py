@@ -386,8 +386,9 @@ class ClientConnection(asyncio.Protocol):
         """Continue after a finished exchange."""
         self.current = None
         self.task = None
-        # They know the exchange, which knows its request.
-        request.on_pause = request.on_resume = None
+        if request.on_pause is not None or request.on_resume is not None:
+            # They know the exchange, which knows its request.
+            request.on_pause = request.on_resume = None
         content, server = request.content, self.server
         if content.charge is not None:
             content.discharge()

@@ -7,10 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from msgspec import Struct, field
-
 from dragoman.errors import BadResponse, Oversized, Unreachable, UpstreamError
-from dragoman.http.byte_buffer import ByteBuffer
+from dragoman.http.byte_buffer import EMPTY, ByteBuffer
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
 from dragoman.http.pool import Pool
 from dragoman.http.response_head import CLOSE
@@ -40,42 +38,42 @@ class CallEnded(UpstreamError):
         super().__init__(ENDED)
 
 
-class HttpCall(Struct, eq=False, weakref=True):
-    """A call over a socket; see `dragoman.http.upstream_call.UpstreamCall`."""
+class HttpCall:
+    """A call over a socket; see `dragoman.http.upstream_call.UpstreamCall`. Not a struct, whose members are slow to
+    set."""
 
-    _pool: Pool
-    _request: UpstreamRequest
-    _head: bytes
-    # Getting the running loop costs a system call.
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    status: int = 0
-    headers: HeaderList = []
-    # Raw bytes so far; and when the request was sent.
-    received: int = 0
-    sent_at: float = 0.0
-    # How often the request was sent again, because a pooled connection was dead.
-    renewed: int = 0
-    _connection: UpstreamConnection | None = None
-    # Whether the connection served or rested before this call, and whether it died of that.
-    _was_pooled: bool = False
-    _lost: bool = False
-    # The future that is waited for: a connection, or a head or an end.
-    _connecting: asyncio.Future[UpstreamConnection] | None = None
-    _waiter: asyncio.Future[None] | None = None
-    # The class suffices for a closed call. An instance is created on access.
-    _error: Exception | type[CallEnded] | None = None
-    # Nothing more comes; and if that is not as it should be, why.
-    _ended: bool = False
-    _broken: UpstreamError | None = None
-    _take: Callable[[bytes], None] | None = None
-    # Raw bytes that arrived before a reader, or while a decoder was paused.
-    _waiting: ByteBuffer = field(default_factory=ByteBuffer)
-    _paused: bool = False
-    _decoder: Decoder | None = None
-    # Whether the next step of undoing a coding waits for the loop's next turn.
-    _turning: bool = False
-    # Answers without a body may have a content-encoding all the same.
-    _fed: bool = False
+    def __init__(self, pool: Pool, request: UpstreamRequest, head: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        self._pool = pool
+        self._request = request
+        self._head = head
+        self._loop = loop
+        self.status = 0
+        self.headers: HeaderList = []
+        # Raw bytes so far; and when the request was sent.
+        self.received = 0
+        self.sent_at = 0.0
+        # How often the request was sent again, because a pooled connection was dead.
+        self.renewed = 0
+        self._connection: UpstreamConnection | None = None
+        # Whether the connection served or rested before this call, and whether it died of that.
+        self._was_pooled = self._lost = False
+        # The future that is waited for: a connection, or a head or an end.
+        self._connecting: asyncio.Future[UpstreamConnection] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        # The class suffices for a closed call. An instance is created on access.
+        self._error: Exception | type[CallEnded] | None = None
+        # Nothing more comes; and if that is not as it should be, why.
+        self._ended = False
+        self._broken: UpstreamError | None = None
+        self._take: Callable[[bytes], None] | None = None
+        # Raw bytes that arrived before a reader, or while a decoder was paused.
+        self._waiting = EMPTY
+        self._paused = False
+        self._decoder: Decoder | None = None
+        # Whether the next step of undoing a coding waits for the loop's next turn.
+        self._turning = False
+        # Answers without a body may have a content-encoding all the same.
+        self._fed = False
 
     def __repr__(self) -> str:
         # Neither credentials nor contents may reach a log.

@@ -309,15 +309,15 @@ class RequestParser:
             table = dict(reversed(headers))
         self.incoming = ServerRequest(
             self.owner,
-            method=first.method,
-            path=first.target.path,
-            query=first.target.query,
-            headers=headers,
-            table=table,
-            content=Body(self.owner, length, expects),
-            peer=self.peer,
-            modern=first.modern,
-            closes=not parser.should_keep_alive(),
+            first.method,
+            first.target.path,
+            first.target.query,
+            headers,
+            table,
+            Body(self.owner, length, expects),
+            self.peer,
+            first.modern,
+            not parser.should_keep_alive(),
         )
         self.queue.append(self.incoming)
         self._fed = b""

@@ -26,6 +26,9 @@ RESERVED = frozenset(
 )
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Names that were found allowed: of most headers the value alone is new.
+_ALLOWED: set[bytes] = set()
+_MAX_ALLOWED = 64
 UNSAFE = bytes.maketrans(b"\r\n\0", b"   ")
 
 
@@ -61,8 +64,11 @@ def compose(status: int, headers: HeaderList, framing: bytes) -> bytes:
 def _written(header: tuple[bytes, bytes]) -> bytes:
     """A header as its line: without bytes that end a line in its value, and nothing of a name that is not allowed."""
     name, value = header
-    if name.lower() in RESERVED or name != name.translate(UNSAFE):
-        return b""
+    if name not in _ALLOWED:
+        if name.lower() in RESERVED or name != name.translate(UNSAFE):
+            return b""
+        if len(_ALLOWED) < _MAX_ALLOWED:
+            _ALLOWED.add(name)
     return b"%b: %b\r\n" % (name, value.translate(UNSAFE))
 
 

@@ -51,7 +51,11 @@ class Rotation:
             position = self._position
             self._position = (position + 1) % self.count
             return keys[position]
-        now = self._clock()
+        return self._fit(preferred, model, without)
+
+    def _fit(self, preferred: str, model: str, without: Collection[str]) -> str | None:
+        """The same where a key is in cooldown, preferred or used before."""
+        keys, now = self._keys, self._clock()
         self._health.forget_keys(now)
         if preferred:
             wanted = next((key for key in keys if self._digests[key] == preferred and key not in without), None)

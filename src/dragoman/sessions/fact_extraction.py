@@ -129,9 +129,7 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
     """The facts with those of the body."""
     stated: dict[str, str] = {}
     if facts.client == CODEX and hints.metadata and not facts.thread:
-        _take_turn(hints.metadata, stated)
-        existing = asdict(facts)
-        stated = {name: value for name, value in stated.items() if not existing[name]}
+        stated = _new_in_turn(hints.metadata, facts)
     if not facts.session and "session" not in stated and (hints.user or hints.cache_key or hints.conversation):
         session, source = _session_in(facts.client, hints)
         if session:
@@ -156,6 +154,14 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
         agents=hints.agents,
         named=hints.named,
     )
+
+
+def _new_in_turn(metadata: bytes, facts: ExchangeFacts) -> dict[str, str]:
+    """The facts in Codex's metadata of a body that its headers did not state."""
+    stated: dict[str, str] = {}
+    _take_turn(metadata, stated)
+    existing = asdict(facts)
+    return {name: value for name, value in stated.items() if not existing[name]}
 
 
 def session_header(headers: Iterable[tuple[bytes, bytes]]) -> str:

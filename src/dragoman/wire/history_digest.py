@@ -76,7 +76,7 @@ def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collectio
     if cached is not None and cached[0] == tools and cached[1] == distinctive:
         return cached[2]
     names = names_in(tools)
-    shape = len(names), tuple([name for name in dict.fromkeys(names) if name in distinctive])
+    shape = len(names), tuple(filter(distinctive.__contains__, dict.fromkeys(names)))
     if size <= _LARGEST:
         if len(_SHAPES) >= _MAX_SHAPES:
             _SHAPES.clear()

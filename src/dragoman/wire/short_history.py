@@ -81,7 +81,7 @@ def read_short(
             if entries:
                 results += entries
                 if begun:
-                    outputs.update({call_id: content for call_id, _, content in entries if call_id in begun})
+                    outputs.update(_outputs_in(entries, begun))
             if text:
                 in_response = False
                 history.append(text)
@@ -145,11 +145,23 @@ def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: 
         call = digest_with(hashers["call"], calls[0][0])
     if not has_agents:
         return opening, first_prompt, head, before, call, NO_NAMES, NO_NAMES, NO_NAMES
+    return opening, first_prompt, head, before, call, *_agents_in(calls, results, query)
+
+
+def _agents_in(
+    calls: list[CallOrResult], results: list[CallOrResult], query: HintQuery
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The prompts for agents of the latest response, the sessions in their results, and the types of agents."""
     spawned = [made for made in calls if made[1] in query.spawning][:MAX_ENTRIES]
     prompts, agents = digest_prompts(spawned, query)
     spawning_ids = {call_id for call_id, _, _ in spawned}
     given = [(call_id, head_of(content)) for call_id, _, content in results[:MAX_ENTRIES] if call_id in spawning_ids]
-    return opening, first_prompt, head, before, call, prompts, tasks_in(given, spawning_ids), agents
+    return prompts, tasks_in(given, spawning_ids), agents
+
+
+def _outputs_in(entries: Sequence[CallOrResult], begun: Mapping[str, CallOrResult]) -> dict[str, Raw | str]:
+    """The results of these calls."""
+    return {call_id: content for call_id, _, content in entries if call_id in begun}
 
 
 def _heads(keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]) -> tuple[str, ...]:

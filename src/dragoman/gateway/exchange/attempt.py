@@ -200,7 +200,9 @@ class Attempt(Struct, eq=False):
         """Whether the usage must be estimated: no final usage was reported, and none was estimated yet."""
         if self.estimate is not None or self.is_uncountable:
             return False
-        usage = self.usage if self.before is None and self.translator is None else self.own_cost
+        if self.translator is None and self.before is None:
+            return self.usage is None or bool(self.usage.unreported)
+        usage = self.own_cost
         return usage is None or bool(usage.unreported) or not self.is_final
 
     @property

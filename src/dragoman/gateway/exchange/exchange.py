@@ -140,7 +140,6 @@ class Exchange:
 
     def set_request(self, request: UnderstoodRequest) -> None:
         """Serve this request."""
-        request.retry_state.has_client_keys = self.client_request.key is not None or not self.runtime.guard.open
         self.request, self.responses.retry_state = request, request.retry_state
 
     # Work on bytes.
@@ -463,7 +462,6 @@ class Exchange:
         """Release everything that the exchange still holds."""
         self.limits.stop()
         self.limits.alive = None
-        self.client.on_pause = self.client.on_resume = None
         if self.call is not None:
             self.call.close()
         if self.slot is not None:

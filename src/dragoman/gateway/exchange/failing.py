@@ -237,6 +237,7 @@ async def follow_up(exchange: Exchange, missed: Missed) -> Target | None:
         await return_failure(exchange, missed)
         return None
     retry_state = exchange.request.retry_state
+    retry_state.has_client_keys = exchange.client_request.key is not None or not exchange.runtime.guard.open
     retry_state.miss(missed)
     retry_state.take(step, missed)
     if step is NextStep.RETURN_ERROR:

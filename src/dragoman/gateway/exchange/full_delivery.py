@@ -65,9 +65,10 @@ async def deliver_full(exchange: Exchange, attempt: PreparedAttempt) -> Unsent |
         relayed = relayed_response(raw, codec)
     else:
         relayed = await exchange.work(len(raw), relayed_response, raw, codec, paid=True)
-    attempt.usage, attempt.has_worked = relayed.usage, relayed.has_content
+    attempt.usage = relayed.usage
     attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
     if relayed.failure is not None or relayed.own is not None:
+        attempt.has_worked = relayed.has_content
         failed = await _failed(exchange, attempt, relayed)
         if failed is not None:
             return failed

@@ -108,10 +108,7 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
     if outline.usage != _NULL or outline.x_groq != _NULL:
         usage = codec.usual_usage(outline) if codec.usual_usage is not None else None
         if usage is None:
-            # Counts that cannot be read are no reason to fail.
-            usage = codec.usage_of(
-                {name: _read(_COUNTS, getattr(outline, name), None) for name in UsageMembers.__struct_fields__}
-            )
+            usage = codec.usage_of(_counts_in(outline))
     own, failed = None, outline.status == _FAILED and codec.name == RESPONSES
     if failed:
         # A failure that has a response form of its own is passed on (S1). Only Responses has one.
@@ -140,6 +137,11 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
         own,
         failed and _has_content(outline),
     )
+
+
+def _counts_in(outline: _ResponseOutline) -> JsonObject:
+    """The members with counts. Counts that cannot be read are no reason to fail."""
+    return {name: _read(_COUNTS, getattr(outline, name), None) for name in UsageMembers.__struct_fields__}
 
 
 def _stop_in(outline: _ResponseOutline) -> str:

@@ -124,11 +124,15 @@ class Costs:
             spent = cached.simple.spent(usage)
             if spent is not None:
                 return spent
-        facts = cached.facts
+        return self._detailed(cached.facts, target.provider, usage, tier, now)
+
+    def _detailed(
+        self, facts: ModelFacts | None, provider: Provider, usage: Usage, tier: str, now: float
+    ) -> tuple[TokenCounts, CostBreakdown]:
+        """The same for usage with details, or with prices that are not simple."""
         if has_runs(usage):
             if has_too_many_runs(usage):
                 return TokenCounts(), CostBreakdown(unpriced=("counts",), reported=reported_cost_of(usage))
-            provider = target.provider
             cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._price_book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
         else:

@@ -103,7 +103,8 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
     if target is not None:
         provider, model, provider_protocol = target.provider.name, target.printable_model, target.endpoint.protocol
     facts, program = record.facts, record.program
-    return JournalEntry(
+    # Calls with more than 30 arguments collect them in lists and dictionaries.
+    entry = JournalEntry(
         record.id,
         record.time,
         OPEN,
@@ -126,11 +127,11 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         record.reason,
         size=size,
         facts=facts if len(facts.session) < KEY_LENGTH else _without_keys(facts),
-        trace=record.trace,
-        candidates=record.candidates,
-        candidates_more=record.candidates_more,
-        tags=record.tags,
     )
+    if record.trace or record.candidates or record.tags:
+        more, tags = record.candidates_more, record.tags
+        return replace(entry, trace=record.trace, candidates=record.candidates, candidates_more=more, tags=tags)
+    return entry
 
 
 def _named(requested_model: str) -> str:

@@ -189,9 +189,11 @@ class ExchangeStorage:
         if self._turns is not None:
             body = self._turns.restored(body, target)
         match = None if looked.history is None else looked.history.take()
-        translations = ClientTranslations(
-            self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None, match
-        )
+        translations = None
+        if glance.protocol != target.endpoint.protocol:
+            translations = ClientTranslations(
+                self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None, match
+            )
         prepared = prepare(
             client_request,
             body,
