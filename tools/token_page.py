@@ -41,7 +41,7 @@ Both methods count the request as the provider would get it:
 - Tools as the model reads them: as TypeScript for OpenAI's models, as JSON for others, with the provider's additions.
 - Images by their size in pixels: by 512-pixel tiles or 32-pixel patches for OpenAI's models, with regard to
   `detail`; by pixels / 750 for Claude. An image that is only a URL counts as a large one.
-- Text documents by their text. A PDF counts 1,500 tokens of text and one image per page.
+- Text documents count by their text. A PDF counts 1,500 tokens of text and one image per page.
 - Reasoning once: its text, else its encrypted form by size, else its summary.
 - A few tokens for the frame of each message, call and result. A count is never 0.
 

@@ -108,8 +108,8 @@ variables are listed for a provider, the first one that is set counts.
 CLIENTS = """
 ## Set for clients
 
-`dragoman launch` and `dragoman env` set or remove these for a client ([Claude Code](clients/claude-code.md)). They
-are not read from your environment.
+`dragoman launch` and `dragoman env` set or remove these variables for a client
+([Claude Code](clients/claude-code.md)). Dragoman does not read these variables from your environment.
 
 """
 

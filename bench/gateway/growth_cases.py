@@ -71,9 +71,9 @@ GROWTHS = (
         across="streams at the same time",
         up="memory of an idle stream, KB; CPU of a stream, µs",
         values=(1, 10, 100, 500, 1_000, 2_000),
-        method="The provider holds each stream behind its first chunk until all have begun. Memory is the "
-        "growth of the gateway's process until then, divided by the streams. CPU is that of all streams, from request "
-        "to end. Each point has three gateways of its own.",
+        method="After the first chunk, the provider holds each stream until all have begun. Memory is the growth of "
+        "the gateway's process until then, divided by the number of streams. CPU is the time of all streams, from "
+        "request to end. Each point has three gateways of its own.",
     ),
     Growth(
         name=RECORDS,

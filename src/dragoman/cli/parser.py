@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATUSES = (
     (0, "done"),
     (1, "failed, or found a problem; the reason is on standard error"),
-    (2, "wrong usage of the command line: nothing was done"),
+    (2, "invalid command line, no effect"),
     (3, "strict mode rejected a loss"),
     (130, "interrupted"),
     (141, "output pipe closed (SIGPIPE)"),
