@@ -15,7 +15,7 @@ from dragoman.records.journal import Journal
 from dragoman.records.journal_entry import ANSWERED, CRASHED, JournalEntry, LossEntry, TokenCounts
 from dragoman.records.journal_reader import decode_finalized
 from dragoman.records.line_parts import LineParts
-from dragoman.records.rows import Batch, EntryParts
+from dragoman.records.rows import Batch, EntryParts, details_of
 from dragoman.sessions.facts import ExchangeFacts, Shape
 from tests.records.filled import some_entries
 from tests.records.invented import entry
@@ -49,14 +49,14 @@ def lines_of(tmp_path: Path, entries: list[JournalEntry]) -> list[bytes]:
     return [line[9:] for line in lines]
 
 
-def written(parts: EntryParts) -> object:
+def written(parts: EntryParts) -> tuple[object, ...]:
     """All that a batch makes of an exchange."""
     batch = Batch()
     batch.add_parts(parts)
     return batch.rows, batch.rollups(), batch._unassigned, batch._listed, batch._by_tags
 
 
-def decoded(body: bytes) -> object:
+def decoded(body: bytes) -> tuple[object, ...]:
     """The same, from the entry."""
     batch = Batch()
     batch.add_unassigned(decode_finalized(body))
@@ -120,6 +120,25 @@ def test_the_cache_begins_anew_where_it_is_full(tmp_path: Path, monkeypatch: pyt
 def test_a_line_in_another_format_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         LineParts().read(body)
+
+
+def test_a_line_that_ends_early_is_read_as_far_as_it_is_known_or_refused(tmp_path: Path) -> None:
+    (body,) = lines_of(tmp_path, [entry(1)])
+    reader = LineParts()
+    reader.read(body)
+    known = 0
+    for end in (b"]", b"]]", b',"",[],null]]', b",[]]]", b'"]]'):
+        for cut in range(13, len(body)):
+            shorter = body[:cut] + end
+            try:
+                told = decode_finalized(shorter)
+            except (msgspec.ValidationError, msgspec.DecodeError):
+                continue
+            parts = reader.read(shorter)
+            details = details_of(bytes(parts.details))
+            assert (parts.own[0], details.calls, details.cost) == (told.id, told.calls, told.cost)
+            known += 1
+    assert known > 20
 
 
 def test_a_line_of_version_1_comes_to_the_same() -> None:

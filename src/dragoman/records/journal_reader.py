@@ -83,12 +83,13 @@ def _intact_segment(data: bytes, start: int, decode: Callable[[bytes], _Read]) -
     at = 0
     try:
         while (end := data.find(b"\n", at)) >= 0:
-            if data.startswith(_FINALIZED_LINES, at + _CHECKSUM):
-                body = data[at + _CHECKSUM : end]
-                if int(data[at : at + 8], 16) != crc32(body):
+            begin = at + _CHECKSUM
+            if data.startswith(_FINALIZED_LINES, begin):
+                body = data[begin:end]
+                if int(data[at : begin - 1], 16) != crc32(body):
                     return None
                 entries.append(decode(body))
-            elif not data.startswith(_UNREAD, at + _CHECKSUM):
+            elif not data.startswith(_UNREAD, begin):
                 return None
             at = end + 1
     except (msgspec.ValidationError, msgspec.DecodeError, ValueError):

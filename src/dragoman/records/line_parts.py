@@ -4,36 +4,30 @@ share is looked up, the details are moved as they stand there, and only what is 
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import astuple
 
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_reader import FINALIZED_LINE, decode_finalized
 from dragoman.records.rows import (
     SHARED_MEMBERS,
+    USUAL_END,
     EntryParts,
     OwnMembers,
     RowSummary,
     SharedColumns,
     parts_of,
-    without_usual_end,
 )
 
 # Combinations of shared members that are cached; then the cache begins anew.
 _MAX_SHARED = 256
 _SUMMARY = len(FINALIZED_LINE)
-_BRACKET = ord("[")
+_OPENING, _CLOSING = b"[]"
+# The end of a line whose details end as those of most exchanges do, and its length behind the first comma.
+_USUAL_END = USUAL_END + b"]"
+_USUAL = len(_USUAL_END) - 1
 
-
-class _Line(Struct, frozen=True, array_like=True, gc=False):
-    """A line without shared members and without details."""
-
-    what: str
-    summary: RowSummary
-    own: OwnMembers
-
-
-_decode = msgspec.json.Decoder(_Line).decode
+# A line without shared members and without details.
+_decode = msgspec.json.Decoder(tuple[str, RowSummary, OwnMembers]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -44,31 +38,34 @@ class LineParts:
         # Shared columns by the text of their members and of the comma behind them.
         self._shared: dict[bytes, SharedColumns] = {}
         # Of the last line.
-        self._text = b"nothing yet"
+        self._text, self._offset = b"nothing yet", 0
         self._columns = SharedColumns(JournalEntry("", 0))
 
     def read(self, body: bytes) -> EntryParts:
         """The parts of an entry from the text of its line behind the checksum."""
-        # The first string in an array is the id, and the next one behind a comma is the first shared member. Where a
-        # string contains the same characters, the text there is another one than any that is cached.
-        start = body.find(b',"', body.find(b',["', _SUMMARY) + 3) + 1
+        # The first string in an array is the id. Shared members begin where those of the last line did, or else behind
+        # the time. Where a string contains the same characters, the text there is another one than any that is cached.
+        entry = body.find(b',["', _SUMMARY)
+        start = entry + self._offset
         if not body.startswith(self._text, start):
+            start = body.find(b',"', entry + 3) + 1
             # The first array behind shared members are the tokens.
             text = body[start : body.find(b",[", start) + 1]
             if text not in self._shared:
                 return self._decoded(body)
-            self._text, self._columns = text, self._shared[text]
+            self._text, self._offset, self._columns = text, start - entry, self._shared[text]
         # The own members end with a string, and the details begin with an array. Where a string contains the same
         # characters, the text before it is no JSON.
         own = start + len(self._text)
         details = body.find(b'",[', own) + 1
         try:
-            line = _decode(b"".join((body[:start], body[own:details], b"]]")))
-        except (msgspec.ValidationError, msgspec.DecodeError):
+            _, summary, members = _decode(b"".join((body[:start], body[own:details], b"]]")))
+            encoded = bytearray(body[details : -_USUAL if body.endswith(_USUAL_END) else -1])
+            # In place of commas.
+            encoded[0], encoded[-1] = _OPENING, _CLOSING
+        except (msgspec.ValidationError, msgspec.DecodeError, IndexError):
             return self._decoded(body)
-        encoded = bytearray(body[details:-1])
-        encoded[0] = _BRACKET
-        return EntryParts(line.summary, line.own, self._columns, without_usual_end(encoded))
+        return EntryParts(summary, members, self._columns, encoded)
 
     def _decoded(self, body: bytes) -> EntryParts:
         """The parts of an entry that is decoded; its shared columns are cached."""

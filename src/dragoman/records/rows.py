@@ -65,7 +65,7 @@ DETAILS = JournalEntry.__struct_fields__[_DETAILS]
 # An entry up to there.
 _BEFORE_DETAILS = _encode(astuple(JournalEntry("", 0))[: _DETAILS.start])[:-1] + b","
 # No trace and no candidates, which is left out.
-_USUAL_END = b',"",[],null]'
+USUAL_END = b',"",[],null]'
 _facts_decoder = msgspec.json.Decoder(_Facts)
 
 
@@ -111,19 +111,15 @@ class RowSummary(Struct, frozen=True, array_like=True, gc=False):
     """What a row needs to know of the details of an entry. The journal writes it in front of each entry, so that
     ingestion moves the details as they stand there."""
 
-    # Nano-dollars of what has a price, and whether there was more.
+    # Nano-dollars of what has a price.
     cost: int
-    unpriced: int
-    # Losses that change the response, and bookkeeping (decision 38).
-    losses: int
-    bookkeeping: int
     # By which the exchange is found until its session is assigned; None if there is nothing to assign.
     relations: tuple[int, ...] | None
-    reported: int | None
-    # Of the price book.
-    version: str
     # The session that the client names, if that is to be listed.
     session: str
+    # What is mostly the same: whether something has no price, the cost that was reported, the version of the price
+    # book, losses that change the response, and bookkeeping (decision 38).
+    price: tuple[int, int | None, str, int, int]
 
 
 def summary_of(entry: JournalEntry) -> RowSummary:
@@ -143,8 +139,8 @@ def summary_of(entry: JournalEntry) -> RowSummary:
             session = facts.session
     unpriced, changes = +is_unpriced(entry), len(losses) - bookkeeping
     if cost is None:
-        return RowSummary(0, unpriced, changes, bookkeeping, relations, None, "", session)
-    return RowSummary(cost.total, unpriced, changes, bookkeeping, relations, cost.reported, cost.version, session)
+        return RowSummary(0, relations, session, (unpriced, None, "", changes, bookkeeping))
+    return RowSummary(cost.total, relations, session, (unpriced, cost.reported, cost.version, changes, bookkeeping))
 
 
 # Tokens in the order of `TokenCounts`, None for unknown ones.
@@ -198,19 +194,13 @@ _MAX_PRICES = 16
 def parts_of(entry: JournalEntry) -> EntryParts:
     """The parts of an entry."""
     values, tokens = astuple(entry), entry.tokens
+    encoded = _encode(values[_DETAILS])
     return EntryParts(
         summary_of(entry),
         (entry.id, entry.time, None if tokens is None else astuple(tokens), *values[_OWN_MEMBERS]),
         SharedColumns(entry),
-        without_usual_end(bytearray(_encode(values[_DETAILS]))),
+        bytearray(encoded[: -len(USUAL_END)] + b"]" if encoded.endswith(USUAL_END) else encoded),
     )
-
-
-def without_usual_end(details: bytearray) -> bytearray:
-    """Details as they are stored: without members at the end that are those of most exchanges."""
-    if details.endswith(_USUAL_END):
-        details[-len(_USUAL_END) :] = b"]"
-    return details
 
 
 class Batch:
@@ -258,12 +248,31 @@ class Batch:
     def _add(self, parts: EntryParts, assigned: AssignedThread) -> tuple[int, ...]:
         summary, shared = parts.summary, parts.shared
         id_, time, tokens, first, duration, provider_request_id, response_id = parts.own
-        cost, unpriced, losses, bookkeeping = summary.cost, summary.unpriced, summary.losses, summary.bookkeeping
-        price = unpriced, summary.reported, summary.version, losses, bookkeeping
+        cost, price = summary.cost, summary.price
         columns = shared.by_price.get(price)
         if columns is None or assigned is not NOWHERE:
             columns = shared.columns(price, assigned)
-        own = (id_, time, first, duration, *(tokens or _UNKNOWN), cost, provider_request_id, response_id, parts.details)
+        # Written out: unpacking into a tuple takes longer.
+        input_, cache_read, cache_write, cache_write_1h, output, thinking, searches = tokens or _NO_TOKENS
+        own: tuple[object, ...] = (
+            id_,
+            time,
+            first,
+            duration,
+            input_,
+            cache_read,
+            cache_write,
+            cache_write_1h,
+            output,
+            thinking,
+            searches,
+            cost,
+            provider_request_id,
+            response_id,
+            parts.details,
+        )
+        if tokens is None:
+            own = (*own[:4], *_UNKNOWN, *own[11:])
         self.rows.append((own, columns))
         requests, errors, cancelled, others = shared.counted
         # Times are those of requests.
@@ -271,7 +280,7 @@ class Batch:
             duration = first = 0
         elif first < 0:
             first = 0
-        input_, cache_read, cache_write, _, output, thinking, searches = tokens or _NO_TOKENS
+        unpriced, _, _, losses, bookkeeping = price
         measures = (
             requests,
             errors,
@@ -292,7 +301,8 @@ class Batch:
             1 if first else 0,
             bookkeeping,
         )
-        key = time // BUCKET_MICROSECONDS, *shared.group
+        gateway_key, client, provider, model = shared.group
+        key = time // BUCKET_MICROSECONDS, gateway_key, client, provider, model
         self._by_key[key].append(measures)
         if tags := shared.entry.tags:
             self._tagged.append((len(self.rows) - 1, tags))
@@ -309,7 +319,6 @@ class Batch:
             rows[at] = own, (*shared[:-1], self._number_of(tables, tags))
         first = tables.records.add(rows)
         relations = [(relation, first + at) for at, relations in unassigned for relation in relations]
-        relations.sort()
         tables.unassigned.add(_runs([first + at for at, _ in unassigned]), relations)
         return len(rows)
 

@@ -62,7 +62,7 @@ class UnassignedRows:
 
     def add(self, runs: Sequence[tuple[int, int]], relations: Sequence[tuple[int, int]]) -> None:
         """Add records by the first and the last number of each run of them, and their relations, each with the number
-        of its row, sorted."""
+        of its row."""
         self._db.many(_ADD, runs)
         _ADD_RELATIONS.run(self._db, relations)
 
