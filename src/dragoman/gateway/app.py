@@ -130,7 +130,7 @@ class App:
         guard = runtime.guard
         head = head_of(request, guard.identities.changes)
         grant = guard.grants.get(head)
-        if grant is None or (grant.changes < 0 and not guard.holds(grant)):
+        if grant is None or not (grant.lasts or guard.holds(grant)):
             grant = await self._decide(runtime, request, head)
             if grant is None:
                 return
@@ -156,7 +156,7 @@ class App:
                     return
             if is_talk:
                 client_request = ClientRequest(
-                    api_path, request.headers, request.table, request.query, key, grant.changes, key_slot=key_slot
+                    api_path, request.headers, request.table, request.query, key, grant, key_slot=key_slot
                 )
                 body = received(runtime, request, builder.record.key)
                 await serve(Exchange(runtime, client_request, request, builder), body)

@@ -412,9 +412,6 @@ class Unread(IdentityTable):
 
     was_read = False
 
-    def is_in_force(self, identity: Identity) -> bool:
-        return False
-
     def look_up(self, text: bytes) -> LookUp:
         return UnreadableKey()
 

@@ -15,8 +15,6 @@ from dragoman.identities.identity import Identity
 # All that decides about a request: the number of changes of keys, then method, path, query and peer, then its
 # credentials and its host, and the headers that few requests have.
 Head: TypeAlias = tuple[int, str, str, str, str, bytes, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
-# A grant that may end without a change of keys.
-ENDING = -1
 _MAX_GRANTS, _MAX_HEAD_SIZE = 4096, 1024
 _FEW = PROXIED | {b"origin", b"sec-fetch-site", b"sec-websocket-key"}
 
@@ -27,8 +25,9 @@ class AccessGrant(Struct, frozen=True):
     api_path: ApiPath
     key: Identity | None
     address: str
-    # The number of changes of keys up to which it holds; `ENDING` if it also depends on the time, or has no key.
-    changes: int = ENDING
+    # How often keys had changed: it holds until they change again. If it does not last, `Guard.holds` is asked, too.
+    changes: int
+    lasts: bool = False
     # When the key or its text ends, in seconds since 1970, if it does.
     ends: float | None = None
 

@@ -19,7 +19,7 @@ from dragoman.gateway.access.client_address import (
     networks,
     read_address,
 )
-from dragoman.gateway.access.grant import ENDING, AccessGrant, AccessGrants
+from dragoman.gateway.access.grant import AccessGrant, AccessGrants
 from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey
 from dragoman.gateway.paths import MESSAGES, ApiPath
 from dragoman.gateway.workers.protection import Protection, protection_of
@@ -130,27 +130,26 @@ class Guard:
     def grant(self, request: ServerRequest, api_path: ApiPath, key: Identity | None) -> AccessGrant:
         """The grant for a request that was let in."""
         address = client_address(request, self._proxies)
+        changes = self.identities.changes
         if key is None:
-            return AccessGrant(api_path, key, address)
+            return AccessGrant(api_path, key, address, changes)
         now = self._now()
         ends = [end for end in (key.expires, *(each.until for each in key.digests)) if end is not None and end > now]
-        changes = ENDING if ends or key.source == DATABASE else self.identities.changes
-        return AccessGrant(api_path, key, address, changes, min(ends, default=None))
+        lasts = not ends and key.source != DATABASE
+        return AccessGrant(api_path, key, address, changes, lasts, min(ends, default=None))
 
     def holds(self, grant: AccessGrant) -> bool:
-        """Whether a grant holds that may end although no key changed."""
+        """Whether a grant that does not last holds, if no key changed."""
         key = grant.key
         if key is None:
             return self.open and self.identities.was_read
         return (grant.ends is None or grant.ends > self._now()) and (
-            key.source != DATABASE or self.identities.is_current
+            key.source != DATABASE or self.identities.is_current()
         )
 
     def check_again(self, key: Identity) -> None:
         """Refuse a key that was revoked, narrowed or ended since its request arrived. Called before the first call to a
         provider: a body may take minutes to arrive, and a slot minutes to be free."""
-        if key.expires is None and self.identities.is_in_force(key):
-            return
         known = self.identities.present(key)
         if isinstance(known, UnknownKey):
             raise ClientError(401, "this gateway key was removed")

@@ -15,6 +15,7 @@ identity of the database: an administrator of keys cannot take a configured one 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ POLL_INTERVAL = 0.5
 _MAX_END_SECONDS = 5.0
 # Texts whose identity is looked up once: most requests bring the same ones.
 _MAX_KNOWN_TEXTS = 10_000
+_NEVER_READ = -math.inf
 _REVOKED = "this gateway key is revoked"
 _MISSING = "the file is missing"
 _REPLACED = "the file is another one, without the keys that were known: restore it, or restart the gateway to use it"
@@ -92,8 +94,8 @@ class IdentityTable:
         # Owners of all keys that a configuration had since the start: their rows are still there.
         self._all_configured: frozenset[bytes] = frozenset()
         self._rows = NO_ROWS
-        # When the database was last read; None before the first time.
-        self._read_at: float | None = None if reader is not None else float("inf")
+        # Until when the identities of the database are known well enough to accept or refuse a text by them.
+        self._current_until = _NEVER_READ if reader is not None else math.inf
         # Why it cannot be read; "" if it can.
         self.problem = ""
         # Names of identities that the configuration hides.
@@ -117,18 +119,11 @@ class IdentityTable:
                 return _MISTYPED
             known = self._find(digest_of(text))
             if known is None:
-                return _UNKNOWN if self.is_current else _UNREADABLE
+                return _UNKNOWN if self.is_current() else _UNREADABLE
             if len(self._known) >= _MAX_KNOWN_TEXTS:
                 self._known.clear()
             self._known[text] = known
-        return known if known.identity.source != DATABASE or self.is_current else _UNREADABLE
-
-    def is_in_force(self, identity: Identity) -> bool:
-        """Whether an identity that was looked up before is still the same, and accepted."""
-        owner = identity.owner
-        if identity.source != DATABASE:
-            return self._configured_owners.get(owner) is identity
-        return self.is_current and self._rows.by_digest.get(owner) is identity and not self._refusal_of(identity)
+        return known if known.identity.source != DATABASE or self.is_current() else _UNREADABLE
 
     def present(self, identity: Identity) -> LookUp:
         """The present state of an identity that was looked up before."""
@@ -136,7 +131,7 @@ class IdentityTable:
         if identity.source != DATABASE:
             configured = self._configured_owners.get(owner)
             return _UNKNOWN if configured is None else KnownKey(identity=configured)
-        if not self.is_current:
+        if not self.is_current():
             return _UNREADABLE
         stored = self._rows.owned(owner)
         return _UNKNOWN if stored is None else KnownKey(identity=stored, refusal=self._refusal_of(stored))
@@ -144,12 +139,11 @@ class IdentityTable:
     @property
     def was_read(self) -> bool:
         """Whether it was known at any time which identities the database has."""
-        return self._read_at is not None
+        return self._current_until > _NEVER_READ
 
-    @property
     def is_current(self) -> bool:
-        """Whether the identities of the database are known well enough to accept or refuse a text by them."""
-        return self._read_at is not None and self._clock() - self._read_at <= self._key_grace
+        """Whether the identities of the database are known at present."""
+        return self._clock() <= self._current_until
 
     @property
     def count(self) -> int:
@@ -208,7 +202,7 @@ class IdentityTable:
             return
         if rows is self._rows and self.was_read and not self.problem:
             # As nearly always: the event loop need not wake up.
-            self._read_at = self._clock()
+            self._current_until = self._clock() + self._key_grace
         else:
             schedule(partial(self._apply, rows))
 
@@ -238,8 +232,8 @@ class IdentityTable:
         self.problem = problem
 
     def _apply(self, rows: IdentityRows) -> None:
-        is_first = self._read_at is None
-        self._read_at = self._clock()
+        is_first = not self.was_read
+        self._current_until = self._clock() + self._key_grace
         if self.problem:
             self._report("reads the gateway keys of the database again")
         self.problem = ""

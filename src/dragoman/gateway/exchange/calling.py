@@ -201,7 +201,7 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
     """Call a target until it has answered, or nothing can be done about how it failed."""
     runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
     target, prepared = attempt.target, attempt.prepared
-    key, key_changes = exchange.client_request.key, exchange.client_request.key_changes
+    key, grant = exchange.client_request.key, exchange.client_request.grant
     if key is not None and (providers := key.rights.providers) is not None and target.provider.name not in providers:
         # Routes were made without it: this is the last look.
         require_provider(key, target)
@@ -214,7 +214,15 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
             exchange.calls.queued()
             exchange.slot = await runtime.admitted(target.provider.name, record)
             exchange.calls.admitted()
-        if key is not None and exchange.calls.count == 1 and key_changes != runtime.guard.identities.changes:
+        if (
+            key is not None
+            and exchange.calls.count == 1
+            and not (
+                grant is not None
+                and grant.changes == runtime.guard.identities.changes
+                and (grant.lasts or runtime.guard.holds(grant))
+            )
+        ):
             _check_key_again(exchange, key)
         runtime.usage_recorder.open(record, target, len(attempt.body))
         headers, share = prepared.headers, runtime.sample_ratio

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.gateway.access.grant import ENDING
+from dragoman.gateway.access.grant import AccessGrant
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import ByteCharge
@@ -26,8 +26,8 @@ class ClientRequest(Struct, frozen=True):
     table: dict[bytes, bytes]
     query: str = ""
     key: Identity | None = None
-    # The number of changes of keys up to which it needs no second look.
-    key_changes: int = ENDING
+    # With which it was let in, if that was remembered.
+    grant: AccessGrant | None = None
     # The target, if it was decided before.
     target: Target | None = None
     # Its place among the exchanges of its key, where those are counted.
