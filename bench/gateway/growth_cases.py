@@ -81,8 +81,8 @@ GROWTHS = (
         across="rows of 30 days",
         up="CPU of an exchange, µs; of a command, ms",
         values=(0, 10_000, 100_000, 1_000_000, 5_000_000),
-        method="The rows are written in bulk by the store's own tables before the gateway starts. The exchange is a "
-        "relay of 2 KB with its ingest; the commands read the same file after it.",
+        method="Before the gateway starts, the store writes the rows in bulk. The exchange is a relay of 2 KB with its "
+        "ingestion. The commands then read the same file.",
     ),
 )
 
