@@ -16,6 +16,7 @@ from dragoman.store import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.records.invented import entry, row_of
+from tests.store.opened import sqlite
 
 
 def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_path: Path) -> None:
@@ -60,6 +61,18 @@ def test_a_lock_is_an_error_of_a_busy_store_once_patience_ends(tmp_path: Path) -
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy), tables.transaction():
             tables.records.add([])
+
+
+def test_reading_between_writes_changes_no_setting_for_which_statements_are_prepared_again() -> None:
+    with closing(open_record_tables(":memory:")) as tables:
+        statements: list[str] = []
+        sqlite(tables.connection).set_trace_callback(statements.append)
+        for count in range(2):
+            with tables.reading():
+                assert tables.records.count() == count
+            with tables.transaction():
+                tables.records.add([row_of(entry(1), AssignedThread())])
+    assert not [statement for statement in statements if "PRAGMA" in statement]
 
 
 def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:

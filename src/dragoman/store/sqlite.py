@@ -83,6 +83,11 @@ class SQLiteConnection(sqlite3.Connection):
         self.check()
         self._control("BEGIN IMMEDIATE")
 
+    def begin_snapshot(self) -> None:
+        """Begin a transaction that reads, without having SQLite refuse writes: at each change of that, SQLite prepares
+        all statements again."""
+        self._control("BEGIN")
+
     def commit(self) -> None:
         self._control("COMMIT")
 
