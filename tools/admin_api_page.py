@@ -93,6 +93,9 @@ The rights of a key before and after a change must be covered by the rights of t
 its lists, its tags, its end, `concurrency` and `strict`. Keys of the configuration file are shown, and changed there
 alone. The first administrator's key is made on the gateway's machine.
 
+If an entry of a list matches no name of the configuration, the response has the header `x-dragoman-warnings`: a JSON
+array of sentences.
+
 If the response with a new text was lost, read the key and rotate it again. That replaces the lost text, and the former
 text keeps its end.
 

@@ -119,6 +119,17 @@ def test_a_change_that_another_administrator_made_meanwhile_is_not_undone(
     assert (view["state"], view["strict"], view["models"]) == ("active", True, None)
 
 
+def test_entries_of_lists_that_match_no_name_are_warnings(house: House, place: Path) -> None:
+    made = remote(house, place, "new", "ann", "--models", "chat/*,größe")
+    warning = "dragoman: warning: the key ann may use größe, which matches no model name\n"
+    assert (made.status, made.err.endswith(warning)) == (0, True)
+    changed = remote(house, place, "set", "ann", "--models", "chat/*", "--providers", "caht")
+    # Names that are nearly the same are not named: the maker of a key may use fewer.
+    assert changed.err.endswith("dragoman: warning: the key ann may use the provider caht, which does not exist\n")
+    for words in (("set", "ann", "--providers", "chat"), ("show", "ann"), ("list",)):
+        assert "warning" not in remote(house, place, *words).err
+
+
 def test_a_name_that_may_be_a_key_text_is_not_sent(house: House, place: Path) -> None:
     for words in (("show",), ("revoke",), ("rotate",), ("set", "--strict")):
         ended = remote(house, place, words[0], "dgm_" + "0" * 49, *words[1:])

@@ -3,7 +3,7 @@ renamed. Such a key may use less than its list states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from dragoman.config.nearest_name import nearest
@@ -26,25 +26,28 @@ class ConfiguredPatterns:
         self._exact = [route.pattern for route in settings.routes if "*" not in route.pattern]
         self._is_matched = cache(self._matches)
 
-    def warnings(self, name: str, models: tuple[str, ...] | None, providers: tuple[str, ...] | None) -> Iterator[str]:
-        """Problems of a key's lists, in sentences."""
+    def warnings(
+        self, name: str, models: tuple[str, ...] | None, providers: tuple[str, ...] | None, *, has_hints: bool = True
+    ) -> Iterator[str]:
+        """Problems of a key's lists, in sentences. Hints have names that are in none of the lists."""
         for pattern in models or ():
             if not self._is_matched(pattern):
-                yield f"the key {name} may use {pattern}, which matches no model name{self._hint(pattern)}"
+                hint = _hint(pattern, self._exact) if has_hints else ""
+                yield f"the key {name} may use {pattern}, which matches no model name{hint}"
         for provider in providers or ():
             if provider not in self._providers:
-                close = nearest(provider, self._providers)
-                meant = f"; did you mean {close}?" if close else ""
-                yield f"the key {name} may use the provider {provider}, which does not exist{meant}"
+                hint = _hint(provider, self._providers) if has_hints else ""
+                yield f"the key {name} may use the provider {provider}, which does not exist{hint}"
 
     def _matches(self, pattern: str) -> bool:
         provider, slash, model = pattern.partition("/")
         others = [f"{entry.name}/{model}" for entry in aliased(provider)] if slash else []
         return any(overlap(each, name) for each in (pattern, *others) for name in self._names)
 
-    def _hint(self, pattern: str) -> str:
-        close = nearest(pattern, self._exact)
-        return f"; did you mean {close}?" if close else ""
+
+def _hint(text: str, names: Iterable[str]) -> str:
+    close = nearest(text, names)
+    return f"; did you mean {close}?" if close else ""
 
 
 def overlap(one: str, other: str) -> bool:

@@ -42,10 +42,12 @@ class GatewayUnreachable(DragomanError):
 
 
 class Notes(Struct, frozen=True, kw_only=True):
-    """Missing parts of a response about records: exchanges without a session, and why the latest ones are missing."""
+    """What headers add to a response: of records, exchanges without a session, and why the latest ones are missing; of
+    a new or changed key, entries of its lists that match no name."""
 
     unassigned: int = 0
     incomplete: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class AdminRefusal(Struct, frozen=True, kw_only=True):
@@ -119,4 +121,14 @@ def _notes_in(headers: Mapping[str, str]) -> Notes:
     return Notes(
         unassigned=int(unassigned) if unassigned.isascii() and unassigned.isdigit() else 0,
         incomplete=named.get("x-dragoman-incomplete", ""),
+        warnings=_read_warnings(named.get("x-dragoman-warnings", "[]")),
     )
+
+
+def _read_warnings(text: str) -> tuple[str, ...]:
+    """The sentences in a header; one that has another form is shown as it is."""
+    try:
+        # Headers are read as Latin-1, and the gateway sends UTF-8.
+        return msgspec.json.decode(text.encode("latin-1"), type=tuple[str, ...])
+    except (msgspec.MsgspecError, UnicodeError):
+        return (text,)

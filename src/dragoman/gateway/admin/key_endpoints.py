@@ -6,13 +6,16 @@ response that makes it, and nowhere else."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from dragoman.config.configured_keys import configured_names
+from dragoman.config.key_patterns import ConfiguredPatterns
 from dragoman.gateway.admin.framework import (
     AdminCall,
     AdminEndpoint,
@@ -39,12 +42,15 @@ from dragoman.identities.views import (
 from dragoman.store import MEMORY
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
+from dragoman.wire.json import encode
 
 _MICRO = 1_000_000
 # Entries of one page, and unless stated.
 _MAX_PAGE, _PAGE = 1000, 100
 PageSize = Annotated[int, Meta(ge=1, le=_MAX_PAGE)]
 _LISTED = "GET /admin/v1/keys lists all keys"
+# A header with a JSON array of sentences, and how many it has at most.
+WARNINGS, _MAX_WARNINGS = b"x-dragoman-warnings", 10
 _ETAG = re.compile(r'"([0-9]{1,18})"')
 
 
@@ -105,13 +111,17 @@ async def create_key(call: AdminCall, body: NewKey) -> IssuedKey:
     def create(changes: IdentityChanges) -> StoredIdentity:
         return changes.create(body.name, body, digest, maker=maker, configured=configured_names(settings))
 
-    return IssuedKey(key=text, identity=await _changed(call, create))
+    view = await _changed(call, create)
+    await _warn(call, view)
+    return IssuedKey(key=text, identity=view)
 
 
 async def change_key(call: AdminCall, body: KeyMembers) -> KeyView:
     """Set members of a key: `null` removes one, and an absent one stays."""
     name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
-    return await _changed(call, lambda changes: changes.change(name, body, maker=maker, expected=expected))
+    view = await _changed(call, lambda changes: changes.change(name, body, maker=maker, expected=expected))
+    await _warn(call, view)
+    return view
 
 
 async def rotate_key(call: AdminCall, body: KeyRotation) -> IssuedKey:
@@ -188,6 +198,16 @@ async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIden
         problem = "storage.path names no file, which keys are stored in"
         raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
     return _tagged(call, await call.services.keys.change(path, lambda: _now(call), work))
+
+
+async def _warn(call: AdminCall, view: KeyView) -> None:
+    """Add a header with entries of a key's lists that match no name of the configuration. Hints are left out: the maker
+    of the key may use fewer names. The time grows with the lengths of entries and names, so a thread compares them."""
+    patterns = ConfiguredPatterns(call.runtime.settings)
+    found = patterns.warnings(view.name, view.models, view.providers, has_hints=False)
+    warnings = await asyncio.to_thread(lambda: [*islice(found, _MAX_WARNINGS)])
+    if warnings:
+        call.headers.append((WARNINGS, encode([*warnings])))
 
 
 def _tagged(call: AdminCall, stored: StoredIdentity) -> KeyView:
