@@ -31,7 +31,7 @@ from dragoman.errors import (
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, PreparedAttempt
 from dragoman.gateway.exchange.client_responses import ClientResponse, FailureText
-from dragoman.gateway.exchange.exchange import Exchange, Unsent
+from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.forwarding import error_responses
@@ -199,19 +199,16 @@ def _is_cut(exchange: Exchange) -> bool:
     return exchange.calls.started + due > exchange.builder.record.started + timeouts.effective_total
 
 
-async def next_target(exchange: Exchange) -> Target | None:
+async def next_target(exchange: Exchange, request: UnderstoodRequest) -> Target | None:
     """The next target; if there is none, the client gets the decisive failure."""
-    assert exchange.request is not None
-    target = exchange.request.retry_state.next()
+    target = request.retry_state.next()
     if target is None:
-        await return_decisive(exchange)
+        await return_decisive(exchange, request)
     return target
 
 
-async def return_decisive(exchange: Exchange) -> None:
+async def return_decisive(exchange: Exchange, request: UnderstoodRequest) -> None:
     """Send the decisive failure of a request that no target is left for."""
-    request = exchange.request
-    assert request is not None
     retry_state = request.retry_state
     decisive = retry_state.decisive()
     if decisive is None:
@@ -230,13 +227,14 @@ async def return_decisive(exchange: Exchange) -> None:
 async def follow_up(exchange: Exchange, missed: Missed) -> Target | None:
     """The target that is tried after a failure; None if the client gets the failure."""
     exchange.end_call(missed.kind)
-    if missed.queue_full:
-        _record_queue_full(exchange, missed)
+    request, attempt = exchange.request, missed.attempt
+    if missed.queue_full and request is not None and attempt is not None:
+        _record_queue_full(exchange, request, attempt.target)
     step = _next_step(exchange, missed)
-    if exchange.request is None or missed.final or exchange.sent in (SentState.CONTENT, SentState.ALL):
+    if request is None or missed.final or exchange.sent in (SentState.CONTENT, SentState.ALL):
         await return_failure(exchange, missed)
         return None
-    retry_state = exchange.request.retry_state
+    retry_state = request.retry_state
     retry_state.has_client_keys = exchange.client_request.key is not None or not exchange.runtime.guard.open
     retry_state.miss(missed)
     retry_state.take(step, missed)
@@ -245,23 +243,21 @@ async def follow_up(exchange: Exchange, missed: Missed) -> Target | None:
         return None
     # Nothing more is wanted of it, however long the next one takes to be found.
     exchange.drop()
-    if missed.attempt is not None:
-        missed.attempt.let_go()
+    if attempt is not None:
+        attempt.let_go()
     if step is NextStep.NEXT_TARGET:
-        return await next_target(exchange)
+        return await next_target(exchange, request)
     wait = retry_state.hint(missed, exchange.runtime.mint.now()).wait
     await asyncio.sleep(retry_delay(retry_state.pauses - 1, wait, exchange.runtime.rng()))
     assert exchange.attempt is not None
     return exchange.attempt.target
 
 
-def _record_queue_full(exchange: Exchange, missed: Missed) -> None:
+def _record_queue_full(exchange: Exchange, request: UnderstoodRequest, target: Target) -> None:
     """Record a target that had no slot for a call; it is no attempt, because nothing was sent."""
-    assert missed.attempt is not None and exchange.request is not None
-    target = missed.attempt.target
     name = f"{target.provider.name}/{target.printable_model}"
     exchange.builder.record.queue_full = (*exchange.builder.record.queue_full, name)
-    exchange.request.retry_state.tries -= 1
+    request.retry_state.tries -= 1
 
 
 # The client's error.

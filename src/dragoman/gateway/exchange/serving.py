@@ -29,9 +29,10 @@ class Begun(Struct, frozen=True):
 async def serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -> None:
     """Serve a request by its body, which may still have to arrive, or one that was begun before."""
     try:
-        target = missed = None
+        understood = target = missed = None
         try:
             if isinstance(request, Begun):
+                understood = request.request
                 missed = await _call_begun(exchange, request)
                 if missed is None:
                     return
@@ -46,17 +47,16 @@ async def serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -
                 return
         if missed is not None:
             target = await follow_up(exchange, missed)
-        elif target is None:
-            await return_decisive(exchange)
-        while target is not None:
+        elif understood is not None and target is None:
+            await return_decisive(exchange, understood)
+        while understood is not None and target is not None:
             try:
-                assert exchange.request is not None
-                attempt = await prepare_target(exchange, exchange.request, target)
+                attempt = await prepare_target(exchange, understood, target)
                 if attempt is None:
                     return
-                missed = await call_target(exchange, exchange.request, attempt)
+                missed = await call_target(exchange, understood, attempt)
             except LeftOut:
-                target = await next_target(exchange)
+                target = await next_target(exchange, understood)
                 continue
             except DragomanError as error:
                 missed = failed(exchange, error)

@@ -89,7 +89,7 @@ class StreamDelivery:
         self._pass_content = translator.pass_content
         self._flowed: Callable[[bytes], None] = list[bytes]().append
         self._is_relay = attempt.prepared.relay
-        self._passed: Passed | None = None
+        self._passed = Passed()
         self._unframer: Unframer | None = None
         # A relayed stream is collected nowhere.
         limit = exchange.runtime.settings.limits.response_body
@@ -127,9 +127,8 @@ class StreamDelivery:
     async def _pump(self, call: UpstreamCall) -> None:
         exchange, translator = self.exchange, self.translator
         client, limits = exchange.client, exchange.limits
-        if self._passed is not None:
-            # The stream continues after a pause.
-            self._max_bytes -= self._passed.size
+        # After a pause, what came before counts as well.
+        self._max_bytes -= self._passed.size
         self._passed = self.attempt.passed = passed = Passed()
         self._flowed = passed.recent.append
         self._unframer, self._has_hung_up = self.attempt.unframer, False
@@ -200,7 +199,7 @@ class StreamDelivery:
         self._flowing = 0
         self._limits.received_at = now
         passed, events = self._passed, self.events
-        assert events is not None and passed is not None
+        assert events is not None
         if passed.size + len(chunk) > self._max_bytes:
             raise Oversized(TOO_LARGE)
         passed.add(chunk)
@@ -227,17 +226,14 @@ class StreamDelivery:
                 limits.sent_at = limits.received_at
                 exchange.client.write(out)
             if flow is _BROUGHT_CONTENT and self._may_flow and self.events is not None and self.events.task is None:
-                assert self._passed is not None
                 self._flowing = min(_UNLOOKED, self._max_bytes - self._passed.size)
             return
-        assert self._passed is not None
         self._passed.hold(chunk)
         self._handle(out, flow)
 
     def _handle(self, out: bytes, flow: Flow) -> None:
         """Everything but the plain flow of content."""
         _ON_CHUNK[self.phase](self, out, flow)
-        assert self._passed is not None
         if flow is not Flow.OPENING or (self.phase is _STREAMING and self.exchange.sent is _CONTENT):
             self._passed.content_began()
         if self._has_hung_up:
