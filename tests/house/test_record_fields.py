@@ -36,7 +36,6 @@ _OTHERS = {
         "gateway/forwarding/header_forwarding.py": "reads it in headers",
         "records/rows.py": "moves it to its column",
         "records/export.py": "lists calls for comparison with an invoice",
-        "telemetry/spans.py": "is that of a call",
     },
     "candidates_more": {"telemetry/spans.py": "follows the candidates"},
     "queue_full": {

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from dragoman.records.export import FIELDS as EXPORTED
-from dragoman.records.journal_entry import JournalEntry
-from dragoman.records.record_fields import ATTRIBUTE_FIELDS, COLUMN_FIELDS, FIELDS
+from dragoman.records.journal_entry import CallEntry, JournalEntry
+from dragoman.records.record_fields import CALL_FIELDS, COLUMN_FIELDS, FIELDS, RecordField
 from dragoman.records.rows import DETAILS
 from dragoman.store.records import RecordRow
 from dragoman.telemetry import genai_attributes
@@ -23,10 +27,13 @@ def test_each_member_is_in_a_column_or_among_the_details() -> None:
     assert {*EXPORTED.values()} >= {field.column for field in COLUMN_FIELDS}
 
 
-def test_no_attribute_stands_for_two_members() -> None:
-    attributes = [field.attribute for field in ATTRIBUTE_FIELDS]
+def test_each_member_of_a_call_has_one_line() -> None:
+    assert [field.name for field in CALL_FIELDS] == [*CallEntry.__struct_fields__]
+
+
+@pytest.mark.parametrize("fields", [FIELDS, CALL_FIELDS])
+def test_no_attribute_stands_for_two_members(fields: Sequence[RecordField]) -> None:
+    attributes = [field.attribute for field in fields if field.attribute]
     assert len(set(attributes)) == len(attributes)
-    assert all(name.startswith(("gen_ai.", "dragoman.")) for name in attributes)
-    # A span of a call names its provider and protocol as that of its exchange does.
-    shared = {genai_attributes.CALL_PROVIDER, genai_attributes.CALL_PROTOCOL}
-    assert {*attributes} & {*map(str, vars(genai_attributes).values())} == shared
+    assert all(name.startswith(("gen_ai.", "dragoman.", "http.")) for name in attributes)
+    assert not {*attributes} & {*map(str, vars(genai_attributes).values())}

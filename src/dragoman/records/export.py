@@ -13,8 +13,8 @@ from msgspec import Struct
 from dragoman.identities.identity import read_tags
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.exchanges import instant
-from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, TokenCounts, known_cost
-from dragoman.records.record_fields import COLUMN_FIELDS
+from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
+from dragoman.records.record_fields import COLUMN_FIELDS, TOKEN_NAMES
 from dragoman.records.rows import DETAILS, details_of
 from dragoman.store.record_queries import Exports
 
@@ -27,7 +27,7 @@ _BEFORE = {
         "thread_id": "thread",
         "thread_class": "thread_class",
     },
-    "estimated": {name if name == "searches" else f"{name}_tokens": name for name in TokenCounts.__struct_fields__},
+    "estimated": TOKEN_NAMES,
     "provider_request_id": {
         "cost_nano_usd": "cost",
         "unpriced": "unpriced",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.records.journal_entry import JournalEntry
+from dragoman.records.journal_entry import JournalEntry, TokenCounts
 
 
 class RecordField(Struct, frozen=True):
@@ -71,9 +71,27 @@ FIELDS = (
     RecordField("candidates"),
     RecordField("candidates_more"),
 )
-# Fields with a column of their own, and with an attribute.
+# Fields with a column of their own.
 COLUMN_FIELDS = tuple(field for field in FIELDS if field.column)
-ATTRIBUTE_FIELDS = tuple(field for field in FIELDS if field.attribute)
+# Members of `CallEntry`, likewise. Attributes are those of the span of a call.
+CALL_FIELDS = (
+    RecordField("provider", attribute="dragoman.provider"),
+    RecordField("model", attribute="dragoman.model"),
+    RecordField("protocol", export="provider_protocol", attribute="dragoman.provider_protocol"),
+    RecordField("kind", export="outcome", attribute="dragoman.call.outcome"),
+    RecordField("status", attribute="http.response.status_code"),
+    RecordField("started", export="started_microseconds"),
+    RecordField("first_content", export="first_token_microseconds"),
+    RecordField("ended", export="ended_microseconds"),
+    RecordField("provider_request_id", attribute="dragoman.call.provider_request_id"),
+    RecordField("key"),
+    RecordField("maybe_billed", attribute="dragoman.call.maybe_billed"),
+    RecordField("tokens"),
+    RecordField("estimated"),
+    RecordField("cost"),
+)
+# Members of `TokenCounts`, which are also columns, by their names in exports and views.
+TOKEN_NAMES = {name if name == "searches" else f"{name}_tokens": name for name in TokenCounts.__struct_fields__}
 
 
 def labelled(entry: JournalEntry, line: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from dragoman.records.journal_entry import (
     JournalEntry,
     TokenCounts,
 )
-from dragoman.records.record_fields import ATTRIBUTE_FIELDS
+from dragoman.records.record_fields import CALL_FIELDS, FIELDS, RecordField
 from dragoman.telemetry import genai_attributes as names
 from dragoman.telemetry.trace_context import span_id_of, trace_id_of
 
@@ -138,9 +138,7 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         (names.PARENT_THREAD, facts.parent),
         (names.THREAD_CLASS, facts.said_class),
     )
-    for field in ATTRIBUTE_FIELDS:
-        if known := getattr(entry, field.name):
-            yield field.attribute, _cut(known) if isinstance(known, str) else known
+    yield from _of_fields(entry, FIELDS)
     for name, value in read_tags(entry.tags):
         yield f"{names.TAG}{name}", value
     if entry.outcome in (REFUSED, FAILED, CRASHED):
@@ -206,26 +204,16 @@ def _of_cost(cost: CostBreakdown) -> Iterator[tuple[str, Value]]:
 
 def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
     yield names.CALL_NUMBER, number + 1
-    yield from _texts(
-        (names.CALL_PROVIDER, call.provider),
-        (names.CALL_MODEL, call.model),
-        (names.CALL_PROTOCOL, call.protocol),
-        (names.CALL_OUTCOME, call.kind),
-        (names.CALL_REQUEST_ID, call.provider_request_id),
-    )
+    yield from _of_fields(call, CALL_FIELDS)
     place = places.get(call.provider)
     if place is not None:
         yield from _of_place(place)
-    if call.status:
-        yield names.STATUS_CODE, call.status
     if call.kind not in _FINE:
         yield names.ERROR_TYPE, call.kind
     elif call.status >= 400:
         yield names.ERROR_TYPE, str(call.status)
     if call.key >= 0:
         yield names.CALL_KEY, call.key
-    if call.maybe_billed:
-        yield names.CALL_MAYBE_BILLED, True
     if call.tokens is not None:
         yield names.CALL_INPUT, call.tokens.input
         yield names.CALL_OUTPUT, call.tokens.output
@@ -237,6 +225,13 @@ def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
     if place.address:
         yield names.SERVER_ADDRESS, place.address
         yield names.SERVER_PORT, place.port
+
+
+def _of_fields(record: JournalEntry | CallEntry, fields: Sequence[RecordField]) -> Iterator[tuple[str, Value]]:
+    """The members that have an attribute, without empty ones."""
+    for field in fields:
+        if field.attribute and (value := getattr(record, field.name)):
+            yield field.attribute, _cut(value) if isinstance(value, str) else value
 
 
 def _texts(*named: tuple[str, str]) -> Iterator[tuple[str, Value]]:

@@ -21,7 +21,7 @@ from dragoman.records.journal_entry import (
     TokenCounts,
     known_cost,
 )
-from dragoman.records.record_fields import FIELDS
+from dragoman.records.record_fields import CALL_FIELDS, FIELDS, TOKEN_NAMES
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -179,6 +179,8 @@ class ExchangesView(Struct, frozen=True, kw_only=True):
 _MEMBERS = tuple(
     (field.export_name, field.name) for field in FIELDS if field.export_name in ExchangeView.__struct_fields__
 )
+# Members of an attempt, of which its tokens are several.
+_CALL_MEMBERS = tuple(field for field in CALL_FIELDS if field.export_name in AttemptView.__struct_fields__)
 
 
 def exchange_view(exchange: RecordedExchange, *, for_client: bool = False) -> ExchangeView:
@@ -298,61 +300,32 @@ def exchange_of(view: ExchangeView) -> RecordedExchange:
 
 
 def _attempt_view(call: CallEntry, *, for_client: bool) -> AttemptView:
-    return AttemptView(
-        provider=call.provider,
-        model=call.model,
-        provider_protocol=call.protocol,
-        outcome=call.kind,
-        status=call.status,
-        key=UNSET if for_client else call.key,
-        started_microseconds=call.started,
-        first_token_microseconds=call.first_content or None,
-        ended_microseconds=call.ended,
-        provider_request_id=call.provider_request_id,
-        maybe_billed=call.maybe_billed,
-        **asdict(
-            _billed(
-                call.tokens,
-                call.cost,
-                estimated=call.estimated,
-                total=None if call.cost is None else call.cost.known_total,
-            )
-        ),
-    )
+    members = {field.export_name: getattr(call, field.name) for field in _CALL_MEMBERS}
+    members |= {
+        "key": UNSET if for_client else call.key,
+        "first_token_microseconds": call.first_content or None,
+    }
+    total = None if call.cost is None else call.cost.known_total
+    return AttemptView(**members | asdict(_billed(call.tokens, call.cost, estimated=call.estimated, total=total)))
 
 
 def _call_of(view: AttemptView) -> CallEntry:
-    return CallEntry(
-        view.provider,
-        view.model,
-        view.provider_protocol,
-        view.outcome,
-        view.status,
-        view.started_microseconds,
-        view.first_token_microseconds or 0,
-        view.ended_microseconds,
-        view.provider_request_id,
-        -1 if view.key is UNSET else view.key,
-        view.maybe_billed,
-        _tokens_of(view),
-        view.estimated,
-        _breakdown_of(view),
-    )
+    members = {field.name: getattr(view, field.export_name) for field in _CALL_MEMBERS}
+    members |= {
+        "key": -1 if view.key is UNSET else view.key,
+        "first_content": view.first_token_microseconds or 0,
+        "tokens": _tokens_of(view),
+        "cost": _breakdown_of(view),
+    }
+    return CallEntry(**members)
 
 
 def _billed(
     tokens: TokenCounts | None, cost: CostBreakdown | None, *, estimated: bool, total: int | None
 ) -> BilledView:
-    counts = (None,) * 7 if tokens is None else astuple(tokens)
     return BilledView(
-        input_tokens=counts[0],
+        **{view_name: None if tokens is None else getattr(tokens, name) for view_name, name in TOKEN_NAMES.items()},
         uncached_input_tokens=None if tokens is None else uncached_input_of(tokens),
-        cache_read_tokens=counts[1],
-        cache_write_tokens=counts[2],
-        cache_write_1h_tokens=counts[3],
-        output_tokens=counts[4],
-        thinking_tokens=counts[5],
-        searches=counts[6],
         estimated=estimated,
         cost=None if cost is None else _cost_view(cost),
         price_version="" if cost is None else cost.version,
@@ -366,16 +339,7 @@ def _billed(
 def _tokens_of(view: BilledView) -> TokenCounts | None:
     if view.input_tokens is None and view.output_tokens is None:
         return None
-    counts = (
-        view.input_tokens,
-        view.cache_read_tokens,
-        view.cache_write_tokens,
-        view.cache_write_1h_tokens,
-        view.output_tokens,
-        view.thinking_tokens,
-        view.searches,
-    )
-    return TokenCounts(*(count or 0 for count in counts))
+    return TokenCounts(**{name: getattr(view, view_name) or 0 for view_name, name in TOKEN_NAMES.items()})
 
 
 def _cost_view(cost: CostBreakdown) -> CostView:
