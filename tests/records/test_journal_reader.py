@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from dragoman.records.journal import Journal
 from dragoman.records.journal_entry import OPEN, CallEntry, JournalEntry
 from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment, read_update
+from dragoman.sessions.facts import ExchangeFacts, Shape
 from tests.records.invented import entry
 
 
@@ -194,6 +195,20 @@ def test_news_are_what_was_opened_and_not_settled_since(tmp_path: Path) -> None:
         assert read_update(file.fileno(), news.end) == (news.end, {}, [])
         journal.finalize(entry(1))
         assert read_update(file.fileno(), news.end).finalized == [entry(1).id]
+    journal.close()
+
+
+@pytest.mark.parametrize("name", ["x,[", '",["req_9",[', "],[", '"'])
+def test_names_of_sessions_are_not_taken_for_ids(tmp_path: Path, name: str) -> None:
+    journal = Journal(tmp_path)
+    assert journal.path is not None
+    told = replace(entry(1), facts=ExchangeFacts(session=name, shape=Shape(messages=1)))
+    journal.open(replace(told, outcome=OPEN))
+    with journal.path.open("rb") as file:
+        news = read_update(file.fileno(), 0)
+        assert list(news.opened) == [told.id]
+        journal.finalize(told)
+        assert read_update(file.fileno(), news.end).finalized == [told.id]
     journal.close()
 
 

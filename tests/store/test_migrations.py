@@ -16,7 +16,7 @@ from dragoman.records.journal_entry import JournalEntry, LossEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.store import MEMORY, migrations, open_tables
-from dragoman.store.migrations import MEASURES, STEPS, migrate
+from dragoman.store.migrations import MEASURES, STEPS, m013_journals_of_version_2, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import KEY, ROW_COLUMNS, THREAD_KEY
 from dragoman.store.sqlite import SQLiteConnection, connect
@@ -157,6 +157,22 @@ def test_the_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -
         open_tables(str(file), 30)
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 1,)
+
+
+def test_a_release_that_knows_no_journals_of_version_2_refuses_a_file_that_may_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, before = str(tmp_path / "state.db"), STEPS[: STEPS.index(m013_journals_of_version_2)]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "STEPS", before)
+        with closing(open_record_tables(file)) as tables, tables.transaction():
+            tables.records.add([row_of(entry(1), NOWHERE)])
+    with closing(open_record_tables(file)) as tables:
+        assert tables.records.count() == 1
+    with monkeypatch.context() as earlier:
+        earlier.setattr(migrations, "STEPS", before)
+        with pytest.raises(ConfigError, match=r"newer version.*use the release that wrote it"):
+            open_record_tables(file)
 
 
 def test_several_may_open_a_new_file_at_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.records.first_journals import in_present_order
+from dragoman.records.ids import ID_PREFIX
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.old_names import with_current_names
 
@@ -25,6 +26,8 @@ _OPENED_LINES, _FINALIZED_LINES = (_OPENED_LINE, _FIRST_OPENED_LINE), (FINALIZED
 # Nothing comes of these in the tables, right or wrong.
 _UNREAD = (*_OPENED_LINES, _BEGUN_LINE)
 _CHECKSUM = len(b"01234567 ")
+# How an entry begins. No other array begins with such a string, and within a string there is no such quotation mark.
+ENTRY = b',["%b' % ID_PREFIX.encode()
 # Pause in seconds in which a thread that only reads yields the interpreter to other threads.
 _BREATH = 0.00005
 
@@ -285,9 +288,8 @@ def _changes_in(line: bytes) -> list[tuple[str, JournalEntry]]:
 
 
 def _id_in(body: bytes) -> str:
-    """The id of the entry in a line: the first string in an array. Ids are made here, and have nothing that JSON
-    escapes."""
-    at = body.find(b',["') + 3
+    """The id of the entry in a line. Ids are made here, and have nothing that JSON escapes."""
+    at = body.find(ENTRY) + len(b',["')
     return body[at : body.find(b'"', at)].decode("ascii", "replace")
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from dragoman.records.journal_entry import JournalEntry
-from dragoman.records.journal_reader import FINALIZED_LINE, decode_finalized
+from dragoman.records.journal_reader import ENTRY, FINALIZED_LINE, decode_finalized
 from dragoman.records.rows import (
     SHARED_MEMBERS,
     USUAL_END,
@@ -43,13 +43,13 @@ class LineParts:
 
     def read(self, body: bytes) -> EntryParts:
         """The parts of an entry from the text of its line behind the checksum."""
-        # The first string in an array is the id. Shared members begin where those of the last line did, or else behind
-        # the time. Where a string contains the same characters, the text there is another one than any that is cached.
-        entry = body.find(b',["', _SUMMARY)
+        # Shared members begin where those of the last line did, or else behind id and time.
+        entry = body.find(ENTRY, _SUMMARY)
         start = entry + self._offset
         if not body.startswith(self._text, start):
-            start = body.find(b',"', entry + 3) + 1
-            # The first array behind shared members are the tokens.
+            start = body.find(b',"', entry + len(ENTRY)) + 1
+            # The first array behind shared members are the tokens. A string with the same characters is cut short, and
+            # what remains of it is another text than any that is cached.
             text = body[start : body.find(b",[", start) + 1]
             if text not in self._shared:
                 return self._decoded(body)
