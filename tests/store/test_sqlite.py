@@ -52,6 +52,7 @@ def test_rows_and_changes() -> None:
 
 def test_a_transaction_that_reads_writes_nothing_and_the_next_one_may() -> None:
     with closing(_kept(connect(MEMORY, 0))) as db:
+        db.guards_reads = True
         db.begin(writes=False)
         with pytest.raises(StoreError, match="readonly"):
             db.change("INSERT INTO kept VALUES (1)")

@@ -144,6 +144,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
         db = connect(path, _LOCK_TIMEOUT)
+        db.guards_reads = True
         if path != MEMORY:
             db.know(Path(path).absolute())
         # Readers do not wait for a writer, and a killed process loses no committed data.

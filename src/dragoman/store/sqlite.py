@@ -28,7 +28,9 @@ class SQLiteConnection(sqlite3.Connection):
     must_end: Callable[[], bool] | None = None
     _path: Path | None = None
     _file = (0, 0)
-    # Whether SQLite refuses writes, as in a transaction that only reads.
+    # Whether SQLite refuses writes in a transaction that only reads. To change that, it compiles all statements again.
+    guards_reads = False
+    # Whether SQLite refuses writes now, as in a transaction that only reads.
     _only_reads = False
 
     def know(self, path: Path) -> None:
@@ -73,7 +75,8 @@ class SQLiteConnection(sqlite3.Connection):
 
     def begin(self, *, writes: bool = True) -> None:
         if not writes:
-            self.set_only_reads(True)
+            if self.guards_reads:
+                self.set_only_reads(True)
             self._control("BEGIN")
             return
         if self.in_unit:
