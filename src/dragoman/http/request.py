@@ -12,6 +12,7 @@ from msgspec import Struct
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, ByteAccount, ByteCharge
 from dragoman.http.deferred_output import DeferredOutput
+from dragoman.http.header_lines import LINE_END
 from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, compose
 from dragoman.http.upstream_call import HeaderList
 
@@ -135,9 +136,10 @@ class ServerRequest(Struct, eq=False):
             raise RuntimeError("a piece was written outside a streamed reply")
         if self.mute or not (data or self.head):
             return
-        piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked and data else data
-        if self.head:
-            piece, self.head = self.head + piece, b""
+        # Joined, because formatting copies large pieces twice.
+        size, end = (b"%x\r\n" % len(data), LINE_END) if self.chunked and data else (b"", b"")
+        piece = b"".join((self.head, size, data, end))
+        self.head = b""
         self._is_flowing = self.chunked and not self.mute
         self._channel.send(piece)
 

@@ -88,19 +88,19 @@ class Fold:
         self.failure: Failure | None = None
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, PartGrew):
+        if type(event) is PartGrew:
             self._parts[event.index].grow(event.delta)
-        elif isinstance(event, PartStarted):
+        elif type(event) is PartStarted:
             self._parts[event.index] = PartFold(event.part)
-        elif isinstance(event, Started):
+        elif type(event) is Started:
             self._started = event
-        elif isinstance(event, UsageReported):
+        elif type(event) is UsageReported:
             self._usage = event.usage
-        elif isinstance(event, Stopped):
+        elif type(event) is Stopped:
             self._stop = event.stop
-        elif isinstance(event, ChoiceReported):
+        elif type(event) is ChoiceReported:
             self._alternatives = event.choices
-        elif isinstance(event, Failed):
+        elif type(event) is Failed:
             self.failure = event.failure
 
     def take(self, events: Iterable[Event]) -> None:

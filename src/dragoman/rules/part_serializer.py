@@ -62,17 +62,17 @@ class PartSerializer:
                 self._sink(PartGrew(self._number, event.delta) if event.index != self._number else event)
             else:
                 self._grow(event)
-        elif isinstance(event, PartStarted):
+        elif type(event) is PartStarted:
             if self._blank is not None:
                 event = self._after_blank(event)
             if type(event.part) is Text and not event.part.text.strip():
                 self._held[event.index] = [event]
             else:
                 self._announce(event.index, [event])
-        elif isinstance(event, PartEnded):
+        elif type(event) is PartEnded:
             self._end(event)
         else:
-            if isinstance(event, Stopped):
+            if type(event) is Stopped:
                 self._forget_blank()
                 # A stop ends every part.
                 self._advance()
@@ -86,7 +86,7 @@ class PartSerializer:
 
     def _grow(self, event: PartGrew) -> None:
         delta = event.delta
-        self.held += len(delta.strings) if isinstance(delta, TextRun | ArgumentsRun) else 1
+        self.held += len(delta.strings) if type(delta) is TextRun or type(delta) is ArgumentsRun else 1
         held = self._held.get(event.index)
         if held is None:
             self._waiting[event.index].append(event)
@@ -108,11 +108,11 @@ class PartSerializer:
     def _emit(self, events: list[Event]) -> None:
         number = self._number
         for event in events:
-            if isinstance(event, PartStarted):
+            if type(event) is PartStarted:
                 self._sink(PartStarted(number, event.part))
-            elif isinstance(event, PartGrew):
+            elif type(event) is PartGrew:
                 self._sink(PartGrew(number, event.delta))
-            elif isinstance(event, PartEnded):
+            elif type(event) is PartEnded:
                 self._sink(PartEnded(number))
 
     def _end(self, event: PartEnded) -> None:

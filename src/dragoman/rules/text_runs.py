@@ -50,6 +50,8 @@ _match_number = re.compile(_NUMBER).match
 _MAX_AFTER = 1024
 # Texts that pass before what follows the stream gets them, as one run.
 _MAX_PASSED = 64
+# Bytes of several frames that pass at once: more are found faster by what is read at once.
+_MAX_SEVERAL = 2048
 
 _MatchRest = Callable[[bytes, int, int], re.Match[bytes] | None]
 
@@ -62,6 +64,15 @@ class FrameForm(Struct, frozen=True):
     after: bytes
     number: int | None = None
     end: bytes = b""
+
+    def frames_of(self, strings: list[bytes]) -> bytes:
+        """The frames of these strings."""
+        before, after, number = self.before, self.after, self.number
+        if number is None:
+            return b"".join((before, (after + before).join(strings), after))
+        numbers = map(b"%d".__mod__, range(number, number + len(strings)))
+        joined = (self.end + before).join(map(after.join, zip(strings, numbers, strict=True)))
+        return b"".join((before, joined, self.end))
 
 
 class TextFrames:
@@ -253,6 +264,8 @@ class PassingText:
         string = chunk[self._cut]
         try:
             if _LINE_FEED in string:
+                if len(string) > _MAX_SEVERAL:
+                    return None
                 return self._passed_several(string.split(self._between))
             text = string.decode()
         except UnicodeError:
@@ -276,11 +289,10 @@ class PassingText:
             return None
         self._texts += texts
         self._strings += strings
-        before, after, number, end = self._written_before, self._written_after, self._number, self._end
-        if number is None:
-            return before + (after + before).join(strings) + after
-        self._number = number + len(strings)
-        return b"".join([b"%b%b%b%d%b" % (before, each, after, at, end) for at, each in enumerate(strings, number)])
+        form = FrameForm(self._written_before, self._written_after, self._number, self._end)
+        if self._number is not None:
+            self._number += len(strings)
+        return form.frames_of(strings)
 
     def take(self) -> TextRun | None:
         """What was passed since the last time, if anything."""
@@ -306,6 +318,4 @@ def texts_of(run: TextRun | ArgumentsRun) -> list[str]:
 
 def encode_run(run: TextRun | ArgumentsRun, before: bytes, after: bytes) -> bytes:
     """The frames of a run: each JSON string between its constant bytes."""
-    strings = run.strings
-    joined = strings[0] if len(strings) == 1 else (b'"%b%b"' % (after, before)).join(strings)
-    return b'%b"%b"%b' % (before, joined, after)
+    return FrameForm(before + b'"', b'"' + after).frames_of(run.strings)

@@ -55,10 +55,14 @@ class ClientSide(Protocol):
         ...
 
 
+# Tools whose calls the client runs.
+_CLIENT_TOOLS = (FunctionTool, TextTool)
+
+
 def may_pause(context: TranslationContext) -> bool:
     """Whether the provider may pause: only tools that it runs do, also those declared in the conversation (T9)."""
     request = context.request
-    return any(not isinstance(tool, FunctionTool | TextTool) for tool in (*request.tools, *request.updates.tools))
+    return any(type(tool) not in _CLIENT_TOOLS for tool in (*request.tools, *request.updates.tools))
 
 
 class Translation:
@@ -114,7 +118,7 @@ class Translation:
 
     def _watch(self, event: Event, folding: Fold) -> None:
         folding(event)
-        if isinstance(event, Stopped) and event.stop.reason is StopReason.PAUSE:
+        if type(event) is Stopped and event.stop.reason is StopReason.PAUSE:
             self.resume = tuple(self._outer.encode_turn(folding.response().parts))
 
 

@@ -11,6 +11,7 @@ from dragoman.protocols.codec import StreamDecoder
 
 # Maximum size of a provider's error on the relay.
 _MAX_FAILURE_BYTES = 256 * 1024
+_ENDS = (Failed, Ended)
 
 
 class Relay:
@@ -28,7 +29,7 @@ class Relay:
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         last, held = events[-1] if events else None, self._held
-        if isinstance(last, Failed) and (
+        if type(last) is Failed and (
             (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
             or len(held) + len(chunk) > _MAX_FAILURE_BYTES
         ):
@@ -37,12 +38,13 @@ class Relay:
             self._broken = True
             held.clear()
             return self._decoder.broken(last.failure)
-        if not held and (chunk.endswith(b"\n\n") or isinstance(last, Failed | Ended)):
+        is_over = type(last) in _ENDS
+        if not held and (is_over or chunk.endswith(b"\n\n")):
             return chunk
         # A blank line may be cut between two reads; searched bytes are not searched again.
         start = len(held) - 1
         held += chunk
-        end = len(held) if isinstance(last, Failed | Ended) else last_frame_end(held, start)
+        end = len(held) if is_over else last_frame_end(held, start)
         if not end:
             return b""
         data = bytes(held[:end])

@@ -279,7 +279,7 @@ class Source:
             kind = type(event)
             if kind in _PASSING:
                 continue
-            if isinstance(event, PartStarted) and isinstance(event.part, ToolCall):
+            if type(event) is PartStarted and type(event.part) is ToolCall:
                 self.calls += 1
                 self.first_call = self.first_call or event.part.call_id
                 if self.calls > MAX_CALLS:
@@ -288,9 +288,9 @@ class Source:
                 self.started = event  # type: ignore[assignment]  # as its type says
             elif kind is Stopped:
                 self.stop = event.stop  # type: ignore[union-attr]  # the same
-            elif isinstance(event, UsageReported):
+            elif type(event) is UsageReported:
                 self.usage = event.usage
-            elif isinstance(event, Failed):
+            elif type(event) is Failed:
                 usage = event.usage or self.final_usage
                 if usage is not None:
                     self.usage, self.counted = usage, True
@@ -311,14 +311,14 @@ class Source:
                     # No content at all: the last usage is that of the end.
                     self.opening_usage = None
                 return
-            if isinstance(event, UsageReported):
+            if type(event) is UsageReported:
                 self.opening_usage = event.usage
 
 
 def _have_content(events: list[Event]) -> bool:
     """Whether any of these events is a part, text, reasoning, arguments, or an end."""
     for event in events:
-        if isinstance(event, PartGrew):
+        if type(event) is PartGrew:
             delta = event.delta
             if not isinstance(delta, TextDelta | ArgumentsDelta) or delta.text:
                 return True

@@ -14,6 +14,7 @@ Nothing here raises: unreadable data ends the stream like a bad gateway.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -75,6 +76,8 @@ _STOP = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 _UNANNOUNCED = {"text_delta": "text", "thinking_delta": "thinking"}
 
 _read_growth = Decoder(BlockGrew).decode
+# The end of a block, as nearly all servers send it: nothing but its index is to be read.
+_match_stop = re.compile(rb'\{"type": ?"content_block_stop", ?"index": ?(0|[1-9][0-9]{0,8}) *+\}').fullmatch
 
 
 class MessagesStreamDecoder:
@@ -154,6 +157,12 @@ class MessagesStreamDecoder:
         if self._over or not frame.data:
             return []
         try:
+            same = _SAME.get(frame.data)
+            if same is not None:
+                return same(self, {})
+            if (stop := _match_stop(frame.data)) is not None:
+                block = self._blocks.pop(int(stop[1]))
+                return [] if block is None else block.close()
             event = self._surrogates.read(frame.data)
             if type(event) is not dict:
                 return self._fail(f"an event of the stream is no object: {frame.data[:100]!r}") if event is None else []
@@ -402,4 +411,11 @@ _READERS: dict[str, Callable[[MessagesStreamDecoder, JsonObject], list[Event]]] 
     "message_stop": MessagesStreamDecoder._read_end,
     "ping": MessagesStreamDecoder._read_ping,
     "error": MessagesStreamDecoder._read_error,
+}
+# Events that are the same bytes each time, in the two ways in which servers write them.
+_SAME = {
+    b'{"type":"ping"}': MessagesStreamDecoder._read_ping,
+    b'{"type": "ping"}': MessagesStreamDecoder._read_ping,
+    b'{"type":"message_stop"}': MessagesStreamDecoder._read_end,
+    b'{"type": "message_stop"}': MessagesStreamDecoder._read_end,
 }

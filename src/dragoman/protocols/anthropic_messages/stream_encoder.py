@@ -352,7 +352,7 @@ class MessagesStreamEncoder:
     def _write_start(self, event: PartStarted) -> bytes:
         part = event.part
         self._part = event.index
-        if isinstance(part, Text | Refusal):
+        if type(part) is Text or type(part) is Refusal:
             return self._start_text(part)
         if isinstance(part, Thinking) and not _is_redacted(part):
             return self._start_thinking(part)

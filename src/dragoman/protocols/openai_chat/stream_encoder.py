@@ -40,7 +40,7 @@ from dragoman.model.features import Feature
 from dragoman.model.folding import PartFold
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import InputForm, Refusal, Seal, Text, Thinking, ToolCall
+from dragoman.model.parts import Extras, InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import attach_signature, is_call_signature
@@ -143,31 +143,33 @@ class ChatStreamEncoder:
         return b'%b,"choices":[{"index":0,"delta":%b' % (self._head, opening), closing + self._tail
 
     def _open(self, event: PartStarted) -> bytes:
-        part = event.part
+        part, started, written = event.part, "", b""
         fold = PartFold(part)
-        written = b""
-        if isinstance(part, Text | Refusal | Thinking) and part.extras is not None and part.extras.origin != NAME:
-            drop_extras(part.extras, ("parts", event.index), self._ledger)
-        if isinstance(part, Text):
-            writer = _Writer(*self._around(b'{"content":', b"}"), fold)
-        elif isinstance(part, Refusal):
+        if type(part) is Text:
+            self._drop_extras(part.extras, event.index)
+            writer, started = _Writer(*self._around(b'{"content":', b"}"), fold), part.text
+        elif type(part) is Refusal:
+            self._drop_extras(part.extras, event.index)
             self._refused = True
-            writer = _Writer(*self._around(b'{"refusal":', b"}"), fold)
-        elif isinstance(part, Thinking):
+            writer, started = _Writer(*self._around(b'{"refusal":', b"}"), fold), part.text
+        elif type(part) is Thinking:
+            self._drop_extras(part.extras, event.index)
             self._paragraphs.interrupt()
-            writer = _Writer(*self._around(b'{"reasoning_content":', b"}"), fold)
-        elif isinstance(part, ToolCall):
+            writer, started = _Writer(*self._around(b'{"reasoning_content":', b"}"), fold), part.text
+        elif type(part) is ToolCall:
             self._paragraphs.interrupt()
             writer, written = self._open_call(part, event.index, fold)
+            started = part.arguments
         else:
             self._paragraphs.interrupt()
             report_hidden(part, event.index, self._ledger)
             writer = _Writer(b"", b"", fold)
         self._writers[event.index] = writer
-        started = part.arguments if isinstance(part, ToolCall) else ""
-        if isinstance(part, Text | Refusal | Thinking):
-            started = part.text
         return written + self._write(writer, started) if started else written
+
+    def _drop_extras(self, extras: Extras | None, index: int) -> None:
+        if extras is not None and extras.origin != NAME:
+            drop_extras(extras, ("parts", index), self._ledger)
 
     def _open_call(self, part: ToolCall, index: int, fold: PartFold) -> tuple[_Writer, bytes]:
         report_call(part, index, self._ledger)

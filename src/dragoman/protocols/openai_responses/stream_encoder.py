@@ -158,7 +158,7 @@ class ResponsesStreamEncoder:
 
     def run_form(self, index: int) -> FrameForm | None:
         """The form of the frames that a run of the open part makes."""
-        return self._frames.run_form() if self._plain else None
+        return self._frames.run_form(self._frames.sequence) if self._plain else None
 
     def _logged_delta(self, delta: TextDelta) -> bytes:
         if self._open is _Open.TEXT:

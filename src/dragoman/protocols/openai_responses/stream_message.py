@@ -66,14 +66,13 @@ class FrameWriter:
     def run(self, run: TextRun | ArgumentsRun) -> bytes:
         """More text of the open part, in several deltas."""
         self.pieces.append(run.text)
-        before, after, number = self._before, self._after, self.sequence
+        number = self.sequence
         self.sequence += len(run.strings)
-        frames = [b'%b"%b"%b%d}\n\n' % (before, text, after, at) for at, text in enumerate(run.strings, number)]
-        return b"".join(frames)
+        return self.run_form(number).frames_of(run.strings)
 
-    def run_form(self) -> FrameForm:
-        """The form of the next frames of a run."""
-        return FrameForm(self._before + b'"', b'"' + self._after, self.sequence, b"}\n\n")
+    def run_form(self, number: int) -> FrameForm:
+        """The form of the frames of a run, from this number on."""
+        return FrameForm(self._before + b'"', b'"' + self._after, number, b"}\n\n")
 
     def part_text(self) -> str:
         return "".join(self.pieces)
