@@ -457,6 +457,13 @@ def test_a_file_that_cannot_be_written_now_is_said_so_and_nothing_is_done(house:
         send(house, "PATCH", "/keys/ann", {"models": ["a"]}, match=generation)
 
 
+def test_no_key_is_made_in_a_file_that_is_not_in_force(house: House, file: Path) -> None:
+    house.app.runtime.guard.identities.problem = "the file is another one"
+    assert "the file is another one" in refusal(house, "POST", "/keys", {"name": "ann"}, status=503)
+    house.app.runtime.guard.identities.problem = ""
+    assert made(house, "ann")[1] == 1
+
+
 def test_a_damaged_file_is_said_so(house: House, file: Path) -> None:
     file.write_bytes(b"this is no database, and long enough to be read as one" * 100)
     for method, path, body in (("GET", "/keys", None), ("POST", "/keys", {"name": "ann"}), ("GET", "/audit", None)):

@@ -197,6 +197,12 @@ async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIden
     if path == MEMORY:
         problem = "storage.path names no file, which keys are stored in"
         raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
+    problem = call.runtime.guard.identities.problem
+    if problem:
+        # It would be made in a file whose keys are not in force.
+        raise AdminError(
+            503, f"gateway keys of the database cannot be read: {problem}", "try again once /readyz is clean"
+        )
     return _tagged(call, await call.services.keys.change(path, lambda: _now(call), work))
 
 
