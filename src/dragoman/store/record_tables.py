@@ -91,7 +91,7 @@ class RecordTables:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Several questions that are answered from one moment."""
-        self._db.begin_snapshot()
+        self._db.begin(writes=False)
         try:
             yield
         finally:

@@ -28,7 +28,8 @@ class SQLiteConnection(sqlite3.Connection):
     must_end: Callable[[], bool] | None = None
     _path: Path | None = None
     _file = (0, 0)
-    # Whether SQLite refuses writes in a transaction that only reads. To change that, it compiles all statements again.
+    # Whether SQLite refuses writes in a transaction that only reads. At each change of that, it
+    # prepares all statements again.
     guards_reads = False
     # Whether SQLite refuses writes now, as in a transaction that only reads.
     _only_reads = False
@@ -85,11 +86,6 @@ class SQLiteConnection(sqlite3.Connection):
         self.set_only_reads(False)
         self.check()
         self._control("BEGIN IMMEDIATE")
-
-    def begin_snapshot(self) -> None:
-        """Begin a transaction that reads, without having SQLite refuse writes: at each change of that, SQLite prepares
-        all statements again."""
-        self._control("BEGIN")
 
     def commit(self) -> None:
         self._control("COMMIT")
