@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dragoman.model.request_features import ConversationStart
 from dragoman.wire.peek import (
@@ -56,8 +56,14 @@ def test_texts_stand_alone_or_in_parts() -> None:
     assert text_in(NULL) == text_in(Raw(b"7")) == text_in(Raw(b'[{"text":1}]')) == ""
 
 
+class _Said(Struct):
+    role: str
+    text: str
+
+
 def test_a_conversation_opens_with_the_users_first_words() -> None:
-    said = [("system", "Be brief."), ("system", "And now?"), ("user", "Hello!"), ("user", "And now?")]
+    told = [("system", "Be brief."), ("system", "And now?"), ("user", "Hello!"), ("user", "And now?")]
+    said = [_Said(role=role, text=text) for role, text in told]
     assert conversation_start_in(said) == ConversationStart(instructions="Be brief.", text="Hello!")
     assert conversation_start_in(said, "Be kind.") == ConversationStart(instructions="Be kind.", text="Hello!")
     assert conversation_start_in(said[:2]) == ConversationStart()

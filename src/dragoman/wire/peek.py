@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -26,7 +26,7 @@ _RAWS = msgspec.json.Decoder(list[Raw])
 
 def has_value(raw: Raw) -> bool:
     """Whether a member exists and is not null."""
-    return len(raw) > len(b"false") or bytes(raw) not in _NOTHING
+    return raw is not NULL and (len(raw) > len(b"false") or bytes(raw) not in _NOTHING)
 
 
 def length(raw: Raw) -> int:
@@ -96,10 +96,19 @@ def is_text(raw: Raw) -> bool:
     return view.nbytes > 0 and view[0] == _QUOTE
 
 
-def conversation_start_in(messages: Iterable[tuple[str, str]], instructions: str = "") -> ConversationStart:
+class _AnyMessage(Protocol):
+    """A message of any protocol, as far as a conversation is known by it."""
+
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def text(self) -> str: ...
+
+
+def conversation_start_in(messages: Sequence[_AnyMessage], instructions: str = "") -> ConversationStart:
     """The start of a conversation; without instructions, the text before the first user message takes their place."""
-    for role, text in messages:
-        if role == "user":
-            return ConversationStart(instructions=instructions, text=text)
-        instructions = instructions or text
+    for message in messages:
+        if message.role == "user":
+            return ConversationStart(instructions=instructions, text=message.text)
+        instructions = instructions or message.text
     return ConversationStart()

@@ -170,7 +170,7 @@ class MessagesGlance(Struct):
     def conversation_start(self) -> ConversationStart:
         """The start of the conversation."""
         system = text_in(self.members.get("system", NULL))
-        return conversation_start_in(((message.role, message.text) for message in self._read()), system)
+        return conversation_start_in(self._read(), system)
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None

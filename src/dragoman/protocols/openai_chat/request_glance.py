@@ -166,7 +166,7 @@ class ChatGlance(Struct):
         cache_key = self.members.get("prompt_cache_key", NULL)
         if has_value(cache_key):
             return ConversationStart(cache_key=text_in(cache_key))
-        return conversation_start_in((message.role, message.text) for message in self._read())
+        return conversation_start_in(self._read())
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None

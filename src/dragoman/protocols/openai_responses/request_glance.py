@@ -196,7 +196,7 @@ class ResponsesGlance(Struct):
         instructions, items = text_in(self.members.get("instructions", NULL)), self._read()
         if not items:
             return ConversationStart(instructions=instructions)
-        return conversation_start_in(((item.role or "", item.text) for item in items), instructions)
+        return conversation_start_in(items, instructions)
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
