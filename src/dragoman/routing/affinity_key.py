@@ -5,14 +5,17 @@ conversation."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 
 from dragoman.sessions.fact_extraction import session_header
 
 # Characters that are looked at of each text.
 MAX_TEXT_LENGTH = 4096
-# To copy a hasher is cheaper than to make one.
-_copy = blake2b(digest_size=16).copy
+# Bytes of a digest.
+DIGEST_SIZE = 16
+# The number of owners, and of instructions, whose digests are cached: both are the same in many requests.
+_CACHED = 256
 
 
 def conversation_key(
@@ -27,26 +30,39 @@ def conversation_key(
     """The affinity key of a conversation; "" if nothing identifies it. `first_message` and `instructions` come without
     breakpoints that move from turn to turn. Instructions alone identify nothing: all users of a program share them."""
     if conversation:
-        return _digest("conversation", owner, conversation)
+        return _digest("conversation", owner, conversation[:MAX_TEXT_LENGTH])
     if previous:
         return response_key(owner, previous)
     if cache_key:
-        return _digest("cache", owner, cache_key)
+        return _digest("cache", owner, cache_key[:MAX_TEXT_LENGTH])
     session = session_header(headers) if headers else ""
     if session:
-        return _digest("session", owner, session)
-    return _digest("opening", owner, instructions, first_message) if first_message else ""
+        return _digest("session", owner, session[:MAX_TEXT_LENGTH])
+    if not first_message:
+        return ""
+    if instructions:
+        return _digest("instructed", owner, _mark(instructions[:MAX_TEXT_LENGTH]) + first_message[:MAX_TEXT_LENGTH])
+    return _digest("opening", owner, first_message[:MAX_TEXT_LENGTH])
 
 
 def response_key(owner: str, response_id: str) -> str:
     """The affinity key of a conversation by the ID of its latest response."""
-    return _digest("response", owner, response_id)
+    return _digest("response", owner, response_id[:MAX_TEXT_LENGTH])
 
 
-def _digest(kind: str, owner: str, text: str, then: str = "") -> str:
-    owner, text = owner[:MAX_TEXT_LENGTH], text[:MAX_TEXT_LENGTH]
-    # Lengths keep texts apart from those beside them.
-    content = f"{kind} {len(owner)} {len(text)} {owner}{text}{then[:MAX_TEXT_LENGTH]}"
-    hasher = _copy()
-    hasher.update(content.encode("utf-8", "surrogatepass"))
+def _digest(kind: str, owner: str, text: str) -> str:
+    hasher = _hasher(kind, owner[:MAX_TEXT_LENGTH]).copy()
+    hasher.update(text.encode("utf-8", "surrogatepass"))
     return hasher.hexdigest()
+
+
+@lru_cache(maxsize=_CACHED)
+def _hasher(kind: str, owner: str) -> blake2b:
+    """A hasher to be copied, which has taken the kind and the owner; the length keeps them apart from what follows."""
+    return blake2b(f"{kind} {len(owner)} {owner}".encode("utf-8", "surrogatepass"), digest_size=DIGEST_SIZE)
+
+
+@lru_cache(maxsize=_CACHED)
+def _mark(instructions: str) -> str:
+    """A digest of instructions, which all conversations of a client share."""
+    return blake2b(instructions.encode("utf-8", "surrogatepass"), digest_size=DIGEST_SIZE).hexdigest()
