@@ -50,10 +50,10 @@ class Outputs:
 
     def among(self, targets: Iterable[str], size: int) -> float:
         """The expected output of such a request, over all these targets."""
-        lengths = self._of(size)
+        lengths = self._large if size >= LARGE else self._small
         total, responses = UNMEASURED_OUTPUT, 1
-        for target in targets:
-            if (known := lengths.get(target)) is not None:
+        for known in map(lengths.get, targets):
+            if known is not None:
                 mean, count = known
                 total += mean * count
                 responses += count

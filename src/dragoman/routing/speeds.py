@@ -92,14 +92,19 @@ class _Averages:
                 # Samples of another kind than the averages say nothing about them.
                 if self.samples and not self.streams:
                     rate = self.full_tokens / self.full_seconds if self.full_seconds else 0.0
-                    self._compare(seconds, tokens / (rate or USUAL_RATE))
+                    expected = tokens / (rate or USUAL_RATE)
+                    # Most samples are near.
+                    if self.far or not expected / FAR < seconds < expected * FAR:
+                        self._compare(seconds, expected)
                 self.samples += 1
                 self.full_tokens += tokens
                 self.full_seconds += seconds
         elif 0.0 <= first < _LIMIT:
             if measured and self.samples and self.streams:
                 rate = self.tokens / self.seconds if self.seconds else 0.0
-                self._compare(seconds + first, self.first / self.streams + tokens / (rate or USUAL_RATE))
+                duration, expected = seconds + first, self.first / self.streams + tokens / (rate or USUAL_RATE)
+                if self.far or not expected / FAR < duration < expected * FAR:
+                    self._compare(duration, expected)
             self.samples += 1
             self.streams += 1.0
             self.first += first
@@ -125,7 +130,7 @@ class _Averages:
         return Speed(
             first_token=first,
             rate=rate,
-            success_rate=self._success_rate(age),
+            success_rate=self.success_rate(age),
             age=age,
             samples=self.samples,
             in_doubt=in_doubt,
@@ -139,15 +144,6 @@ class _Averages:
         self.output, self.needed = output, needed(first, rate, output)
         return True
 
-    def expected(self, now: float) -> float:
-        """When as many tokens are expected as was worked out, as by the speed: only the age is looked at each time."""
-        seconds, age = self.needed, now - self.last
-        if age <= 0.0:
-            age = 0.0
-        if self.failures:
-            seconds /= self._success_rate(age)
-        return seconds * (1 + age / STALE)
-
     def _pace(self) -> tuple[float, float]:
         """The seconds to the first content, and the tokens in a second after it."""
         if self.streams > 0.0:
@@ -156,7 +152,8 @@ class _Averages:
             first, tokens, seconds = 0.0, self.full_tokens, self.full_seconds
         return first, tokens / seconds if seconds > 0.0 else 0.0
 
-    def _success_rate(self, age: float) -> float:
+    def success_rate(self, age: float) -> float:
+        """Which part of the attempts was answered, as of this many seconds after the last one."""
         # One success is assumed: old failures fade, and no target has a success rate of zero.
         left: float = 0.5 ** (age / HALF_LIFE)
         return ((self.attempts - self.failures) * left + 1.0) / (self.attempts * left + 1.0)
@@ -228,9 +225,17 @@ class Speeds:
         for index, averages in enumerate(map(self._averages[size >= LARGE].get, targets)):
             if averages is None or (averages.output != output and not averages.work_out(output)):
                 unknown = index if unknown < 0 else unknown
+                continue
+            seconds = averages.needed
             # Age and failures only make it longer.
-            elif averages.needed < least and (seconds := averages.expected(now)) < least:
-                place, least = index, seconds
+            if seconds < least:
+                age = now - averages.last
+                if averages.failures:
+                    seconds /= averages.success_rate(age if age > 0.0 else 0.0)
+                if age > 0.0:
+                    seconds *= 1 + age / STALE
+                if seconds < least:
+                    place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
 
     def _begin(self, target: str, large: bool, now: float) -> _Averages:
