@@ -34,8 +34,6 @@ PLAIN = {
     "routing/route.py",
     "routing/speed.py",
     "routing/plan_inputs.py",
-    "gateway/exchange/states.py",
-    "gateway/exchange/events_commands.py",
     "gateway/observability/record.py",
     "__main__.py",
 }

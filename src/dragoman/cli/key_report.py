@@ -15,6 +15,8 @@ _STYLES = {
     KeyState.EXPIRED.value: YELLOW,
     KeyState.REVOKED.value: RED,
 }
+# Members that are lists.
+_LISTS = ("models", "providers", "addresses", "paths")
 _COLUMNS = (
     Column(heading="NAME", least=8),
     Column(heading="STATE", styles=_STYLES),
@@ -72,13 +74,8 @@ def _members(key: KeyView) -> Iterator[tuple[str, str]]:
     if key.revoked is not None:
         yield "revoked", key.revoked
     yield "role", key.role
-    for name, texts in (
-        ("models", key.models),
-        ("providers", key.providers),
-        ("addresses", key.addresses),
-        ("paths", key.paths),
-    ):
-        yield name, _list(texts)
+    for name in _LISTS:
+        yield name, _list(getattr(key, name))
     yield "tags", _tags(key.tags) or _NONE
     yield "expires", key.expires or _NEVER
     if key.strict is not False:
@@ -123,15 +120,7 @@ def _audited(key: AuditedKeyView) -> dict[str, str]:
     """The members of a key that are not as if left out."""
     return {
         "role": key.role,
-        **{
-            name: "" if texts is None else _list(texts)
-            for name, texts in (
-                ("models", key.models),
-                ("providers", key.providers),
-                ("addresses", key.addresses),
-                ("paths", key.paths),
-            )
-        },
+        **{name: "" if getattr(key, name) is None else _list(getattr(key, name)) for name in _LISTS},
         "tags": _tags(key.tags),
         "expires": key.expires or "",
         "strict": _strict(key.strict),

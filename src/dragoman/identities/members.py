@@ -91,7 +91,7 @@ def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
     if isinstance(members.role, str) and members.role not in ROLES:
         yield InvalidMember("role", f"there is no role {quoted(members.role)}", f"use one of {', '.join(ROLES)}")
     for name, check in _CHECKS.items():
-        texts = _LISTS[name](members)
+        texts = getattr(members, name)
         if isinstance(texts, tuple):
             problem = _list_problem(name, texts, check)
             if problem is not None:
@@ -181,12 +181,6 @@ _CHECKS: Mapping[str, Callable[[str], str | None]] = {
     "providers": _check_provider,
     "addresses": _check_address,
     "paths": _check_path,
-}
-_LISTS: Mapping[str, Callable[[KeyMembers], TextList]] = {
-    "models": lambda members: members.models,
-    "providers": lambda members: members.providers,
-    "addresses": lambda members: members.addresses,
-    "paths": lambda members: members.paths,
 }
 
 

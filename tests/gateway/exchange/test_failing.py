@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig
 from dragoman.errors import TimedOut
+from dragoman.gateway.exchange.client_responses import SentState
 from dragoman.gateway.exchange.failing import _timed, missed_of, return_failure
-from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.failure import Failure, FailureKind
 from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, played_by

@@ -34,12 +34,12 @@ from dragoman.gateway.exchange.attempt import (
     is_stream,
     unframer_of,
 )
+from dragoman.gateway.exchange.client_responses import SentState
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.failing import changes_key, missed_of
 from dragoman.gateway.exchange.full_delivery import collect_stream, deliver_full, read_continuation
 from dragoman.gateway.exchange.provider_errors import error_reader
 from dragoman.gateway.exchange.response_reader import read_error
-from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 from dragoman.gateway.exchange.understanding import resolve_references
 from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON

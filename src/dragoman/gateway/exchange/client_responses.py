@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from enum import Enum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +28,15 @@ from dragoman.translate import LossLine, translate_headers
 
 # Kinds of failure by which a provider refuses the gateway's own credential; they say nothing about the client's.
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
+
+
+class SentState(Enum):
+    """What was sent to the client. It decides how a failure is reported (`failing`)."""
+
+    NOTHING = "nothing"
+    STATUS = "status"
+    CONTENT = "content"
+    ALL = "all"
 
 
 class ClientResponse(Struct, frozen=True):

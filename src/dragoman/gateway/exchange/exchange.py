@@ -27,10 +27,9 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import UNNAMED, Attempt, Missed, PreparedAttempt, ResponseMode
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses
+from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses, SentState
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
-from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Counting
 from dragoman.gateway.forwarding.client import Client, ClientRequest

@@ -30,10 +30,9 @@ from dragoman.errors import (
 )
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, PreparedAttempt
-from dragoman.gateway.exchange.client_responses import ClientResponse, FailureText
+from dragoman.gateway.exchange.client_responses import ClientResponse, FailureText, SentState
 from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS
-from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.forwarding import error_responses
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.model_list_fetch import models_of

@@ -28,12 +28,12 @@ from enum import IntEnum
 
 from dragoman.errors import DragomanError, Oversized, Truncated, bare
 from dragoman.gateway.exchange.attempt import PreparedAttempt
+from dragoman.gateway.exchange.client_responses import SentState
 from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, failed, may_go_on, send_failure, unsent
 from dragoman.gateway.exchange.full_response import report_comment
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.response_reader import TOO_LARGE, HungUp
-from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.timeouts import Overstayed
 from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.stored_responses.response_writer import parted
