@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
-from dragoman.records.journal_entry import ANSWERED, CRASHED, JournalEntry, LossEntry, TokenCounts
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CRASHED, JournalEntry, LossEntry, TokenCounts
 from dragoman.records.journal_reader import decode_finalized
 from dragoman.records.line_parts import LineParts
 from dragoman.records.rows import Batch, EntryParts, details_of
@@ -145,4 +145,4 @@ def test_a_line_of_version_1_comes_to_the_same() -> None:
     reader = LineParts()
     parts = reader.read(b'["exchange",["req_1",7,"answered","conversation","alice"]]')
     assert written(parts) == decoded(b'["exchange",["req_1",7,"answered","conversation","alice"]]')
-    assert (parts.own[:2], parts.shared.entry.outcome) == (("req_1", 7), ANSWERED)
+    assert (parts.own[:2], parts.shared.members[:3]) == (("req_1", 7), (ANSWERED, CONVERSATION, "alice"))

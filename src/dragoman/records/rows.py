@@ -153,14 +153,13 @@ OwnMembers = tuple[str, int, Counts | None, int, int, str, str]
 class SharedColumns:
     """The columns that are the same in most exchanges, and what follows from them."""
 
-    __slots__ = ("by_price", "counted", "entry", "estimated", "group", "members")
+    __slots__ = ("by_price", "counted", "estimated", "group", "members", "tags")
 
     def __init__(self, entry: JournalEntry) -> None:
-        self.entry = entry
         self.group = entry.key, entry.client, entry.provider, entry.model
         self.counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
         # Plain numbers: SQLite would ask other values first how to adapt them.
-        self.estimated = +entry.estimated
+        self.estimated, self.tags = +entry.estimated, entry.tags
         self.members = tuple([+each if isinstance(each, bool) else each for each in astuple(entry)[_SHARED]])
         # All shared columns of rows without a thread, by what their price and losses are.
         self.by_price: dict[tuple[object, ...], tuple[object, ...]] = {}
@@ -240,8 +239,9 @@ class Batch:
         if summary.relations is not None:
             self._unassigned.append((len(self.rows), summary.relations))
             if summary.session:
-                name, time = (parts.shared.entry.key, summary.session), parts.own[1]
-                client, started, last = self._listed.get(name) or (parts.shared.entry.client, time, time)
+                key, client, _, _ = parts.shared.group
+                name, time = (key, summary.session), parts.own[1]
+                client, started, last = self._listed.get(name) or (client, time, time)
                 self._listed[name] = (client, min(started, time), max(last, time))
         self._add(parts, NOWHERE)
 
@@ -304,7 +304,7 @@ class Batch:
         gateway_key, client, provider, model = shared.group
         key = time // BUCKET_MICROSECONDS, gateway_key, client, provider, model
         self._by_key[key].append(measures)
-        if tags := shared.entry.tags:
+        if tags := shared.tags:
             self._tagged.append((len(self.rows) - 1, tags))
             self._by_tags[tags, key].append(measures)
         return measures
