@@ -459,7 +459,7 @@ def test_a_file_that_cannot_be_written_now_is_said_so_and_nothing_is_done(house:
 
 def test_no_key_is_made_in_a_file_that_is_not_in_force(house: House, file: Path) -> None:
     house.app.runtime.guard.identities.problem = "the file is another one"
-    assert "the file is another one" in refusal(house, "POST", "/keys", {"name": "ann"}, status=503)
+    assert "cannot be read now" in refusal(house, "POST", "/keys", {"name": "ann"}, status=503)
     house.app.runtime.guard.identities.problem = ""
     assert made(house, "ann")[1] == 1
 

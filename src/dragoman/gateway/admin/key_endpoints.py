@@ -197,12 +197,9 @@ async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIden
     if path == MEMORY:
         problem = "storage.path names no file, which keys are stored in"
         raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
-    problem = call.runtime.guard.identities.problem
-    if problem:
-        # It would be made in a file whose keys are not in force.
-        raise AdminError(
-            503, f"gateway keys of the database cannot be read: {problem}", "try again once /readyz is clean"
-        )
+    if call.runtime.guard.identities.problem:
+        # It may be another file now, whose keys are not in force.
+        raise AdminError(503, "gateway keys of the database cannot be read now", "see /readyz for the reason")
     return _tagged(call, await call.services.keys.change(path, lambda: _now(call), work))
 
 
