@@ -6,7 +6,16 @@ import pytest
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import ClientError, NotPermitted
-from dragoman.gateway.forwarding.named_models import check_deeper_names, check_names_of_body, may_name_models
+from dragoman.gateway.forwarding.named_models import (
+    _HARMLESS_TOOLS,
+    _MAX_SEEN,
+    _MAX_TOOLS_BYTES,
+    _OTHER_TOOLS,
+    _SEARCHED,
+    check_deeper_names,
+    check_names_of_body,
+    may_name_models,
+)
 from dragoman.gateway.forwarding.provider_request import DECISIVE, glance_at
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.paths import conversation_path
@@ -79,6 +88,9 @@ def test_a_name_means_the_providers_model(models: tuple[str, ...], model: str, n
         (b',"tools":[{"Model":"x"}]', True),
         (b',"tools":[{"m\\u006fdel":"x"}]', True),
         (b',"fallbacks":[]', True),
+        (b',"plugins":[{"id":"x"}]', False),
+        (b',"plugins":[{"id":"x","model":"y"}]', True),
+        (b',"plugins":[{"id":"x","analysis_models":["y"]}],"tools":[]', True),
     ],
 )
 def test_what_may_name_models_is_read(members: bytes, may_name: bool) -> None:
@@ -86,7 +98,22 @@ def test_what_may_name_models_is_read(members: bytes, may_name: bool) -> None:
     assert api_path is not None
     body = b'{"model":"a/small","messages":[],"max_tokens":9%b}' % members
     glance = glance_at(body, api_path)[0]
-    assert may_name_models(glance) is may_name
+    for _ in range(2):
+        assert may_name_models(glance) is may_name
+
+
+def test_tools_name_models_where_they_are_searched_alone_and_few_are_remembered() -> None:
+    paths = [path for protocol in PROTOCOL_NAMES for path in codec_of(protocol).model_members]
+    assert all(path.endswith(_SEARCHED) for path in paths if path.startswith("tools/"))
+    api_path = conversation_path(MESSAGES)
+    assert api_path is not None
+    sizes = [0, *range(2 * _MAX_SEEN), _MAX_TOOLS_BYTES]
+    for name in (b"model", b"other"):
+        for size in sizes:
+            body = b'{"model":"a","messages":[],"tools":[{"%b":"%b"}]}' % (name, b"x" * size)
+            assert may_name_models(glance_at(body, api_path)[0]) is (name == b"model")
+    assert {len(_HARMLESS_TOOLS), len(_OTHER_TOOLS)} == {_MAX_SEEN}
+    assert max(map(len, map(bytes, (*_HARMLESS_TOOLS, *_OTHER_TOOLS)))) <= _MAX_TOOLS_BYTES
 
 
 def test_a_key_without_a_list_names_what_it_likes() -> None:

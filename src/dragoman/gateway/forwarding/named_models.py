@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
@@ -36,15 +36,20 @@ def may_name_models(glance: RequestGlance) -> bool:
     """Whether a conversation may name other models. Most have tools, and no tool has a member `model`, or models of a
     panel: to look for the names of these members is faster than to read them."""
     members = glance.members
-    roots = _ROOTS.get(glance.protocol) or _find_roots(glance.protocol)
-    if not roots.unusual.isdisjoint(members) and (
-        not roots.naming.isdisjoint(members)
-        or any(_may_name(members[name]) for name in roots.searched if name in members)
-    ):
+    if not _ROOTS[glance.protocol].isdisjoint(members) and _names_beside_tools(glance):
         return True
     tools = members.get(_TOOLS)
-    if tools is None or tools in _HARMLESS_TOOLS:
-        return False
+    # An agent sends the same tools with every request.
+    return tools is not None and tools not in _HARMLESS_TOOLS and _in_tools(tools)
+
+
+def _names_beside_tools(glance: RequestGlance) -> bool:
+    members, paths = glance.members, codec_of(glance.protocol).model_members
+    naming = {path.partition("/")[0] for path in paths if not path.endswith(_SEARCHED)}
+    return any(name in naming or _may_name(members[name]) for name in _ROOTS[glance.protocol] if name in members)
+
+
+def _in_tools(tools: Raw) -> bool:
     if tools in _OTHER_TOOLS:
         return True
     found = _may_name(tools)
@@ -62,30 +67,23 @@ def _may_name(value: Raw) -> bool:
     return b'"model"' in lower or b'"analysis_models"' in lower or b"\\u" in lower
 
 
-class _Roots(Struct, frozen=True):
-    """Members of conversations of a protocol beside tools: which name models, in which names are searched for, both."""
+class _Roots(dict[str, frozenset[str]]):
+    """The members of a protocol's conversations that name models, or may contain their names; without tools."""
 
-    naming: frozenset[str]
-    searched: frozenset[str]
-    unusual: frozenset[str]
+    def __missing__(self, protocol: str) -> frozenset[str]:
+        roots = frozenset(path.partition("/")[0] for path in codec_of(protocol).model_members) - {_TOOLS}
+        self[protocol] = roots
+        return roots
 
 
-# How the paths of members end whose names are searched for.
-_SEARCHED = ("/model", "/analysis_models/*")
 _TOOLS = "tools"
-# Tools that were searched, the latest first: an agent sends the same ones with every request.
+_ROOTS = _Roots()
+# How the paths end whose names are searched for; other members name models whatever they contain.
+_SEARCHED = ("/model", "/analysis_models/*")
+# Tools that were searched, the latest first.
 _HARMLESS_TOOLS: list[Raw] = []
 _OTHER_TOOLS: list[Raw] = []
 _MAX_SEEN, _MAX_TOOLS_BYTES = 32, 128 * 1024
-_ROOTS: dict[str, _Roots] = {}
-
-
-def _find_roots(protocol: str) -> _Roots:
-    paths = codec_of(protocol).model_members
-    naming = frozenset(path.partition("/")[0] for path in paths if not path.endswith(_SEARCHED))
-    searched = frozenset(path.partition("/")[0] for path in paths) - {_TOOLS} - naming
-    roots = _ROOTS[protocol] = _Roots(naming, searched, naming | searched)
-    return roots
 
 
 def check_deeper_names(
