@@ -267,8 +267,43 @@ def test_a_key_of_the_file_that_the_database_has_too_is_an_error(capfd: pytest.C
     assert capfd.readouterr().err == ""
 
 
-def test_keys_of_a_database_that_cannot_be_read_are_a_warning(capfd: pytest.CaptureFixture[str]) -> None:
+def test_keys_of_the_database_are_counted(capfd: pytest.CaptureFixture[str]) -> None:
+    def keys() -> str:
+        assert main(["check"]) == 0
+        captured = capfd.readouterr()
+        assert captured.err == ""
+        (line,) = (line for line in captured.out.splitlines() if line.startswith("keys\t"))
+        return line.removeprefix("keys\t")
+
+    put('[storage]\npath = "state.db"\n')
+    assert keys() == "none: every client that reaches it may use it"
+    assert not Path("state.db").exists()
+    with opened("state.db") as tables:
+        assert keys() == "none: every client that reaches it may use it"
+        for name in ("one", "two"):
+            tables.identity_changes.create(
+                name, KeyMembers(), digest_of(name), maker=LOCAL_MAKER, configured=ConfiguredNames()
+            )
+    assert keys() == "2 in the database"
     put(f'[storage]\npath = "state.db"\n{FILE}')
+    assert keys() == "1 in the configuration, 2 in the database"
+    put('[storage]\npath = "state.db"\n')
+    with opened("state.db") as tables:
+        tables.identity_changes.revoke("one", maker=LOCAL_MAKER)
+    assert keys() == "1 in the database"
+    with opened("state.db") as tables:
+        tables.identity_changes.revoke("two", maker=LOCAL_MAKER)
+    assert keys() == "none, but the database has revoked or expired ones: every request is refused"
+
+
+@pytest.mark.parametrize(("text", "count"), [(FILE, "1"), ("", "none")])
+def test_keys_of_a_database_that_cannot_be_read_are_a_warning(
+    text: str, count: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(f'[storage]\npath = "state.db"\n{text}')
     Path("state.db").write_bytes(b"no database" * 100)
     assert main(["check"]) == 0
-    assert "cannot read gateway keys from" in capfd.readouterr().err
+    captured = capfd.readouterr()
+    assert f"keys\t{count} in the configuration; those of the database cannot be read" in captured.out.splitlines()
+    (warning,) = captured.err.splitlines()
+    assert warning.startswith("dragoman: warning: cannot read gateway keys from ")

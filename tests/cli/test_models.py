@@ -92,11 +92,15 @@ def test_the_gateway_that_runs_is_asked(capfd: pytest.CaptureFixture[str]) -> No
 
 def test_a_gateway_that_does_not_let_in_is_told_and_the_configuration_read(capfd: pytest.CaptureFixture[str]) -> None:
     with running((), lambda port: settings_for(port, keys=[SECRET])) as house:
-        configure(house.port)
+        configure(house.port, '[providers.b]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:1/v1"\n')
         assert main(["models", "mine"]) == 0
         captured = capfd.readouterr()
         assert captured.out.splitlines()[1].startswith("mine\t")
-        assert "note: the gateway is not asked:" in captured.err
+        # One note, which does not say that no gateway is running.
+        (note,) = captured.err.splitlines()
+        assert note.startswith("dragoman: note: the names are those of the configuration: the gateway at ")
+        assert note.endswith("; what the providers list is told with --live")
+        assert "no gateway is running" not in note
         assert main(["models", "--gateway", house.url]) == 1
         assert capfd.readouterr().out == ""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import MEMORY, StoreError, migrations
-from dragoman.store.identity_reader import IdentityReader
+from dragoman.store.identities import IdentityCount
+from dragoman.store.identity_reader import IdentityReader, count_identities
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
 from dragoman.store.sqlite import connect
 from tests.store.inserted_identities import insert
@@ -114,3 +115,17 @@ def test_a_file_that_cannot_be_read_is_an_error_until_it_is_repaired(file: Path)
             db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
         with pytest.raises(StoreError, match="newer version"):
             reader.generation()
+
+
+def test_identities_are_counted_without_making_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    assert [count_identities(path, 100.0) for path in ("", MEMORY, str(file))] == [IdentityCount()] * 3
+    assert not file.exists()
+    with opened(file) as store:
+        for number, name in enumerate(("ann", "bob", "cid"), 1):
+            insert(store.connection, number, name, (name.encode(), None), expires=None)
+        store.connection.change("UPDATE identities SET expires = 100 WHERE id = 1")
+        store.connection.change("UPDATE identities SET expires = 101 WHERE id = 2")
+        assert count_identities(str(file), 100.0) == IdentityCount(total=3, accepted=2)
+        store.connection.change("UPDATE identities SET revoked = 1 WHERE id = 3")
+        assert count_identities(str(file), 100.0) == IdentityCount(total=3, accepted=1)

@@ -25,6 +25,9 @@ from dragoman.providers.provider import facts_of, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
+from dragoman.store import StoreError
+from dragoman.store.identities import IdentityCount
+from dragoman.store.identity_reader import count_identities
 from dragoman.terminal import cells
 
 FAILED = 1
@@ -53,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     """Checks one configuration. The caller reports its problems."""
     settings = configured(options.config)
     screen = screen_of(sys.stdout, options.color)
-    documents.write_text("\n".join(_as_text(list(_summary(settings)), screen)), screen)
+    stored = _stored_keys(settings)
+    documents.write_text("\n".join(_as_text(list(_summary(settings, stored)), screen)), screen)
     missing = [str(each) for each in settings.missing]
     for warning in settings.warnings:
         if warning not in missing:
@@ -66,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     # missing.
     for each in settings.missing:
         documents.complain(str(each.as_error(settings.file)))
-    conflicts = list(_key_conflicts(settings))
+    conflicts = [] if stored is None else list(_key_conflicts(settings))
     for conflict in conflicts:
         documents.complain(str(conflict))
     status = _live(settings, screen) if options.live else 0
@@ -80,11 +84,20 @@ def _key_doubts(settings: Settings) -> Iterator[str]:
         yield from patterns.warnings(key.name, key.rights.models, key.rights.providers)
 
 
+def _stored_keys(settings: Settings) -> IdentityCount | None:
+    """The number of gateway keys of the database; None if it cannot be read."""
+    try:
+        return count_identities(settings.storage.path, time.time())
+    except StoreError as error:
+        documents.complain(f"warning: cannot read gateway keys from {settings.storage.path}: {error}")
+        return None
+
+
 def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
     """Gateway keys of the database that the gateway refuses, because the configuration has the same."""
     if not settings.keys:
         return
-    # Most configurations have no keys, and need no database here.
+    # Most configurations have no keys, and need no table of them here.
     from dragoman.gateway.access.identity_table import identity_table
 
     identities = identity_table(settings.storage, None, None, reads_database=True)
@@ -143,18 +156,13 @@ def _priced(route: Route) -> Iterator[Target]:
         yield from _priced(rule.to)
 
 
-def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
+def _summary(settings: Settings, stored: IdentityCount | None) -> Iterator[tuple[str, ...]]:
     """The summary: kind, name if it has one, and text."""
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield "file", settings.file or "none: environment variables only"
     yield "address", f"http://{host}:{server.port}" + _strict(server.strict)
-    none = (
-        "none, but [keys] exists: every request is refused"
-        if settings.keys_table
-        else "none: every client that reaches it may use it"
-    )
-    yield "keys", str(len(settings.keys) or none)
+    yield "keys", _keys(settings, stored)
     if settings.telemetry.endpoint:
         yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all requests to {settings.telemetry.endpoint}"
     for provider in settings.listed():
@@ -175,6 +183,23 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
         yield "by itself", name, " ".join(patterns)
     for target in _unpriced(settings):
         yield "no price", target, f"its price is unknown; set it in [prices.{dotted((target,))}]"
+
+
+def _keys(settings: Settings, stored: IdentityCount | None) -> str:
+    """The number of accepted gateway keys by their source, and the meaning of none."""
+    configured = len(settings.keys)
+    if stored is None:
+        return f"{configured or 'none'} in the configuration; those of the database cannot be read"
+    if stored.accepted:
+        in_database = f"{stored.accepted} in the database"
+        return f"{configured} in the configuration, {in_database}" if configured else in_database
+    if configured:
+        return str(configured)
+    if stored.total:
+        return "none, but the database has revoked or expired ones: every request is refused"
+    if settings.keys_table:
+        return "none, but [keys] exists: every request is refused"
+    return "none: every client that reaches it may use it"
 
 
 def _unpriced(settings: Settings) -> Iterator[str]:

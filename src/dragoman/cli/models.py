@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _names(options: argparse.Namespace) -> list[DescribedName]:
     settings, named = settings_of(options), named_gateway(options)
+    refusal = ""
     try:
         address = named or (None if options.live else find_running(settings.server))
         if address is not None:
@@ -84,11 +85,12 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
     except DragomanError as error:
         if named is not None:
             raise
-        documents.complain(f"note: the gateway is not asked: {error}")
-    return _of_configuration(settings, options.pattern, live=options.live)
+        refusal = str(error)
+    return _of_configuration(settings, options.pattern, live=options.live, refusal=refusal)
 
 
-def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[DescribedName]:
+def _of_configuration(settings: Settings, pattern: str, *, live: bool, refusal: str) -> list[DescribedName]:
+    """The names without the gateway: none is running, or it is and refused."""
     # The gateway is needed for this alone.
     import asyncio
 
@@ -97,8 +99,12 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[D
     names, failed = asyncio.run(names_table(settings, pattern, live=live))
     for provider, why in failed.items():
         documents.complain(f"note: the models of {provider} could not be listed: {why}")
-    if not live and any(provider.models is None for provider in settings.providers.values()):
-        documents.complain("note: no gateway is running; what the providers list is told with --live")
+    unlisted = not live and any(provider.models is None for provider in settings.providers.values())
+    hint = "; what the providers list is told with --live" if unlisted else ""
+    if refusal:
+        documents.complain(f"note: the names are those of the configuration: {refusal}{hint}")
+    elif hint:
+        documents.complain(f"note: no gateway is running{hint}")
     return names
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity, Tags
@@ -28,6 +29,13 @@ _read_audited = msgspec.json.Decoder(AuditedIdentity).decode
 _Row = tuple[
     int, str, bytes, str, str, float | None, float, str, float | None, int, bytes | None, float | None
 ]  # `_COLUMNS`
+
+
+class IdentityCount(Struct, frozen=True, kw_only=True):
+    """The number of identities, revoked and expired ones included, and of accepted ones."""
+
+    total: int = 0
+    accepted: int = 0
 
 
 class Identities:
@@ -60,6 +68,12 @@ class Identities:
     def has_any(self) -> bool:
         """Whether there is any identity; a revoked one is one."""
         return exists(self._db, "SELECT 1 FROM identities LIMIT 1", ())
+
+    def count(self, now: float) -> IdentityCount:
+        """The number of identities."""
+        accepted = "revoked IS NULL AND (expires IS NULL OR expires > ?)"
+        (row,) = self._db.rows(f"SELECT count(*), count(CASE WHEN {accepted} THEN 1 END) FROM identities", (now,))
+        return IdentityCount(total=row[0], accepted=row[1])
 
     def first_owner(self) -> bytes:
         """The owner of the first identity; b"" without one."""

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.identities.identity import StoredIdentity
 from dragoman.store.errors import StoreError, store_error
-from dragoman.store.identities import Identities
+from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
 from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect_to_read
 
@@ -53,6 +53,10 @@ class IdentityReader:
         """Whether there is any identity; a revoked one is one."""
         return self._guarded(self._read_any)
 
+    def count(self, now: float) -> IdentityCount:
+        """The number of identities; there are none without a file."""
+        return self._guarded(lambda: self._read_count(now))
+
     def close(self) -> None:
         """Let go of the file."""
         db, self._db = self._db, None
@@ -83,6 +87,10 @@ class IdentityReader:
     def _read_any(self) -> bool:
         db = self._opened()
         return db is not None and _has_tables(db) and Identities(db).has_any()
+
+    def _read_count(self, now: float) -> IdentityCount:
+        db = self._opened()
+        return Identities(db).count(now) if db is not None and _has_tables(db) else IdentityCount()
 
     def _opened(self) -> SQLiteConnection | None:
         """The connection to the file that is at the path now."""
@@ -119,6 +127,14 @@ def has_identities(path: str) -> bool:
         return False
     with closing(IdentityReader(path)) as reader:
         return reader.has_any()
+
+
+def count_identities(path: str, now: float) -> IdentityCount:
+    """The number of identities in the file at a path; `StoreError` if it cannot be read."""
+    if path in ("", MEMORY):
+        return IdentityCount()
+    with closing(IdentityReader(path)) as reader:
+        return reader.count(now)
 
 
 def _has_tables(db: SQLiteConnection) -> bool:
