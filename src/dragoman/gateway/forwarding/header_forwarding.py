@@ -40,7 +40,6 @@ _is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
 
 _RETRY = frozenset({b"retry-after", b"retry-after-ms", b"x-should-retry"})
 _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-fast-", b"x-ratelimit-")
-_RETURNED = (*_RETRY, *_LIMIT_PREFIXES)
 # Headers of nearly every message that never pass. A look-up costs a tenth of comparing a name with all prefixes.
 _COMMON = frozenset(
     b"accept accept-encoding accept-language authorization connection content-length content-type date host keep-alive"
@@ -51,6 +50,9 @@ _COMMON = frozenset(
 MAX_VALUE_LENGTH = 200
 # Maximum headers of a provider's response for a client.
 _MAX_RETURNED = 64
+# Names of responses that were found to be none of these: most come again with the next response.
+_NEVER_RETURNED = set(_COMMON)
+_MAX_NAMES = 512
 _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
 
 
@@ -118,12 +120,13 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
     returned_headers: HeaderList = []
     for name, value in headers:
-        if (
-            name not in _COMMON
-            and name.startswith(_RETURNED)
-            and len(value) <= MAX_VALUE_LENGTH
-            and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
-        ):
+        if name in _NEVER_RETURNED:
+            continue
+        is_retry = name in _RETRY
+        if not is_retry and not name.startswith(_LIMIT_PREFIXES):
+            if len(name) <= MAX_VALUE_LENGTH and len(_NEVER_RETURNED) < _MAX_NAMES:
+                _NEVER_RETURNED.add(name)
+        elif (is_retry or limits) and len(value) <= MAX_VALUE_LENGTH:
             returned_headers.append((name, value))
     return returned_headers[:_MAX_RETURNED]
 
