@@ -220,13 +220,15 @@ class TimeLimits:
     def _arm(self, now: float, limit: float = math.inf) -> None:
         # No limit of any phase but the last is nearer, and no sign of life, unless little is left of the whole: the
         # timer fires no later than needed, and looks again then.
-        if self.phase is _ENDING:
-            due = min(now + _LINGER, self._deadline, limit)
+        phase = self.phase
+        if phase in _UNLIMITED:
+            due = now + self._timeouts.heartbeat
         else:
-            unlimited = self.phase in _UNLIMITED
-            due = now + self._timeouts.heartbeat if unlimited else min(now + self._soonest, self._deadline, limit)
-            if self.alive is not None:
-                due = min(due, self.sent_at + self._timeouts.heartbeat)
+            due = now + (_LINGER if phase is _ENDING else self._soonest)
+            if due > self._deadline or due > limit:
+                due = min(self._deadline, limit)
+        if self.alive is not None and phase is not _ENDING:
+            due = min(due, self.sent_at + self._timeouts.heartbeat)
         timer = self._timer
         if timer is not None:
             if now < timer.when <= due:
