@@ -201,7 +201,8 @@ def test_an_aborted_stream_is_seen_as_broken(version: bytes, run: Run) -> None:
 @on_both_loops
 def test_a_handler_may_end_the_connection(run: Run) -> None:
     async def handler(request: ServerRequest) -> None:
-        request.respond(200, [(b"connection", b"close")], b"bye")
+        request.closes = True
+        request.respond(200, [], b"bye")
 
     async def main() -> None:
         async with serving(handler) as house:

@@ -16,9 +16,6 @@ from dragoman.http.header_lines import LINE_END
 from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, compose
 from dragoman.http.upstream_call import HeaderList
 
-# The header by which a handler ends the connection with its reply.
-CLOSING = (b"connection", b"close")
-
 
 class ResponseOutput(Protocol):
     """Where replies go: a connection, as far as a request needs to know it."""
@@ -78,7 +75,7 @@ class ServerRequest(Struct, eq=False):
     peer: str
     # HTTP/1.1 rather than 1.0.
     modern: bool
-    # Whether the connection ends with the reply.
+    # Whether the connection ends with the reply; a handler may wish it to.
     closes: bool
     started: bool = False
     ended: bool = False
@@ -217,10 +214,11 @@ class ServerRequest(Struct, eq=False):
             raise RuntimeError("a second reply was begun")
         self.started = True
         bodiless = status in BODILESS
-        self.mute = bodiless or self.method == "HEAD"
+        if bodiless or self.method == "HEAD":
+            self.mute = True
         # Whether the connection can outlive the reply.
         content = self.content
-        if self._channel.retiring or CLOSING in headers or not (content.complete or content.worth_draining()):
+        if self._channel.retiring or not (content.complete or content.worth_draining()):
             self.closes = True
         framing = b""
         if length is not None:

@@ -259,7 +259,8 @@ def _check_key_again(exchange: Exchange, key: Identity) -> None:
 def _deliver(exchange: Exchange, attempt: PreparedAttempt, call: UpstreamCall) -> Awaitable[Unsent | Paused | None]:
     """Choose how a response is delivered: by its content type, not by what was requested (S12)."""
     prepared, unframe = attempt.prepared, attempt.settings.unframe
-    attempt.unframer = unframer_of(unframe, call) if unframe is not None and prepared.streams else None
+    if unframe is not None:
+        attempt.unframer = unframer_of(unframe, call) if prepared.streams else None
     is_full = attempt.unframer is None and not is_stream(call)
     if attempt.mode is _UNKNOWN:
         if (translated := prepared.translated).ledger.entries:

@@ -48,16 +48,12 @@ async def deliver_full(exchange: Exchange, attempt: PreparedAttempt) -> Unsent |
     """Read a full response and send it in the client's protocol."""
     prepared = attempt.prepared
     attempt.raw = raw = await _read(exchange)
-    start = raw[:64].lstrip()
-    if not start and not raw.strip():
-        return unsent(exchange, attempt, EMPTY)
-    if (start or raw.lstrip()).startswith(_EVENTS):
-        # An event stream whose content type names something else; the provider's own clients can read it.
-        attempt.mode = ResponseMode.COLLECTED
-        translator = exchange.translator(attempt, collect=not prepared.stream)
-        attempt.size = len(raw)
-        attempt.collected.append(await exchange.work(len(raw), translator.feed, raw, paid=True))
-        return await _conclude(exchange, attempt, translator)
+    if not raw.startswith(b"{"):
+        start = raw.lstrip()
+        if not start:
+            return unsent(exchange, attempt, EMPTY)
+        if start.startswith(_EVENTS):
+            return await _deliver_events(exchange, attempt, raw)
     if not prepared.relay or prepared.stream:
         return await _translate(exchange, attempt)
     codec = attempt.target.codec
@@ -77,6 +73,15 @@ async def deliver_full(exchange: Exchange, attempt: PreparedAttempt) -> Unsent |
         raw = await exchange.work(work, exchange.clean, raw, paid=True)
     await _send(exchange, attempt, raw)
     return None
+
+
+async def _deliver_events(exchange: Exchange, attempt: PreparedAttempt, raw: bytes) -> Unsent | Paused | None:
+    """Send an event stream whose content type names something else; the provider's own clients can read it."""
+    attempt.mode = ResponseMode.COLLECTED
+    translator = exchange.translator(attempt, collect=not attempt.prepared.stream)
+    attempt.size = len(raw)
+    attempt.collected.append(await exchange.work(len(raw), translator.feed, raw, paid=True))
+    return await _conclude(exchange, attempt, translator)
 
 
 async def _read(exchange: Exchange) -> bytes:
