@@ -70,6 +70,10 @@ _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _MAX_PROGRAM_LENGTH = 120
 # Kinds of requests for which a model works: each takes a slot of its key.
 _WORKING_KINDS = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
+# Kinds whose grants are remembered: frequent, and without an id in their paths.
+_REMEMBERED_KINDS = frozenset(
+    {EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.MODELS}
+)
 # Enum members are slow to look up, and every request needs these.
 _CONVERSATION = EndpointKind.CONVERSATION
 _ADMIN = EndpointKind.ADMIN
@@ -211,7 +215,9 @@ class App:
             return None
         grant = guard.grant(request, api_path, key)
         # The operator's role does not follow from the key alone.
-        if api_path.kind is _CONVERSATION and (key is None or may_use(key.rights.role, request.method, api_path.kind)):
+        if api_path.kind in _REMEMBERED_KINDS and (
+            key is None or may_use(key.rights.role, request.method, api_path.kind)
+        ):
             guard.grants.remember(head, grant)
         return grant
 

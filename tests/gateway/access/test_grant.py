@@ -120,6 +120,32 @@ def test_pitfall_445_a_remembered_permission_ends_with_the_rights_of_its_key(cas
             house.run(configure(runtime.settings.keys[0]))
 
 
+# Other requests whose decisions are remembered, and one whose decision is not.
+KINDS = {
+    "a count": ("POST", "/v1/messages/count_tokens", True),
+    "a compaction": ("POST", "/v1/responses/compact", True),
+    "the list of models": ("GET", "/v1/models", True),
+    "a stored response": ("GET", "/v1/responses/resp_1", False),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_a_removed_key_is_refused_after_it_was_used_for(case: str) -> None:
+    method, path, is_remembered = KINDS[case]
+    with limited_house(Rights(models=("fast",), addresses=("127.0.0.1",))) as house, open_connection(house) as client:
+        guard = house.app.runtime.guard
+        first, again = (status_of(client, method, path, BODY, USUAL) for _ in range(2))
+        assert first == again
+        assert first not in (401, 403)
+        assert bool(guard.grants) is is_remembered
+
+        async def remove() -> None:
+            guard.identities.configure([])
+
+        house.run(remove())
+        assert status_of(client, method, path, BODY, USUAL) == 401
+
+
 CONFIGURATIONS = {
     "a proxy is trusted that is the peer": Server(trusted_proxies=("127.0.0.1",)),
     "no configuration with this key": Server(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Callable
-from functools import lru_cache
 
 from dragoman.config.settings import Settings
 from dragoman.errors import ClientError, DragomanError, KeysUnreadable, UnknownKeysLimited
@@ -26,14 +25,12 @@ from dragoman.gateway.workers.protection import Protection, protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import COMMAND_LINE_KEY, DATABASE, Identity, Rights
+from dragoman.identities.identity import COMMAND_LINE_KEY, DATABASE, Identity
 from dragoman.identities.permissions import narrows, permits_address
 
 _BEARER = b"bearer "
 _LOCAL_SITES = (b"same-origin", b"none")
 _HOSTS_LIMIT = 256
-# Pairs of a list and an address that were compared.
-_LISTED = 4096
 # After how many seconds a client tries again while the keys of the database cannot be read.
 _UNREADABLE_SECONDS = 5
 
@@ -122,9 +119,10 @@ class Guard:
         key = known.identity
         if known.refusal or known.until is not None or key.expires is not None:
             self._check_ends(known)
-        addresses = key.rights.addresses
-        if addresses is not None and not _is_listed(addresses, certain_address(request, self._proxies)):
-            raise ClientError(403, "this gateway key may not be used from this address")
+        if key.rights.addresses is not None:
+            address = read_address(certain_address(request, self._proxies))
+            if not permits_address(key.rights, address):
+                raise ClientError(403, "this gateway key may not be used from this address")
         return key
 
     def grant(self, request: ServerRequest, api_path: ApiPath, key: Identity | None) -> AccessGrant:
@@ -225,12 +223,6 @@ class Guard:
 
 def _unreadable() -> KeysUnreadable:
     return KeysUnreadable("gateway keys cannot be read now", retry_after=_UNREADABLE_SECONDS)
-
-
-@lru_cache(_LISTED)
-def _is_listed(addresses: tuple[str, ...], address: str) -> bool:
-    """Whether a list of addresses and networks contains an address; "" is an unknown one, which is in no list."""
-    return permits_address(Rights(addresses=addresses), read_address(address))
 
 
 def hostname(host: bytes) -> str:
