@@ -156,13 +156,14 @@ def test_a_busy_gateway_is_asked_again_and_others_are_not(
     house: House, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.cli.gateway_records._PAUSE", 0.0)
+    assert house.app.admin is not None
     runner = house.app.admin.services.queries
     pauses = list[float]()
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 2:
-            house.app.admin.services.queries._running.discard("vera")
+            runner._running.discard("vera")
 
     monkeypatch.setattr("dragoman.cli.gateway_records.time.sleep", pause)
     runner._running.add("vera")

@@ -466,7 +466,8 @@ def running(
         if not await house.server.wait_idle(_GRACE):
             house.server.cancel_all()
             await house.server.wait_idle(LIMIT)
-        house.app.admin.close()
+        if house.app.admin is not None:
+            house.app.admin.close()
         await house.app.runtime.close()
         await house.app.runtime.state.close(0.0)
         await house.provider.stop()

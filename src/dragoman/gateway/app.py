@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,7 +15,6 @@ from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use, roles_for
 from dragoman.gateway.access.grant import AccessGrant, Head, head_of
 from dragoman.gateway.access.key_concurrency import KeySlot
-from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.compact import compact
@@ -60,6 +60,9 @@ from dragoman.sessions.fact_extraction import facts_in
 from dragoman.store import StoreError
 from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
+
+if TYPE_CHECKING:
+    from dragoman.gateway.admin.api import AdminApi
 
 # Headers of a 401.
 _BEARER, _NO_RETRY = (b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")
@@ -117,7 +120,8 @@ class App:
         self._others = others
         # Whether it will stop soon. Requests are served, and clients are sent to other connections.
         self.lame_duck = False
-        self.admin = AdminApi(self._snapshots, lambda: self.runtime)
+        # Made for its first request.
+        self.admin: AdminApi | None = None
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
             EndpointKind.INDEX: self._index_page,
             EndpointKind.HELLO: self._hello,
@@ -281,6 +285,10 @@ class App:
                 )
             send_error(request, _as_client_error(error), _door_headers(error))
             return
+        if self.admin is None:
+            # Most gateways are never asked: the modules are loaded now, off the event loop.
+            make = await asyncio.to_thread(_load_admin_api)
+            self.admin = self.admin or make(self._snapshots, lambda: self.runtime)
         await self.admin.serve(runtime, request, identity)
 
     async def _aside(self, incoming: Incoming) -> None:
@@ -516,3 +524,9 @@ def _client_protocol(request: ServerRequest) -> str:
     if request.header(b"x-api-key") is not None and request.header(b"authorization") is None:
         return MESSAGES
     return CHAT
+
+
+def _load_admin_api() -> type[AdminApi]:
+    from dragoman.gateway.admin.api import AdminApi
+
+    return AdminApi

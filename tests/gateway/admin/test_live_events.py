@@ -155,6 +155,7 @@ def test_a_stream_ends_when_the_gateway_shuts_down(house: House) -> None:
 def test_nothing_is_read_without_streams_and_the_next_one_has_another_epoch(house: House) -> None:
     with events_for(house) as stream:
         first = stream.event()[0]
+    assert house.app.admin is not None
     events = house.app.admin.services.events
 
     wait_until(lambda: not events.streams, "the gateway sees the end of the connection")

@@ -150,7 +150,8 @@ class Worker:
             self._watchdog.stop()
             await self._checks.close()
         self._state_sync.broadcast()
-        self._app.admin.close()
+        if self._app.admin is not None:
+            self._app.admin.close()
         await self._runtime.close()
         await self._runtime.state.close(0.0)
         await self._runtime.usage_recorder.close(
