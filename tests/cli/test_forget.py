@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import forget, main
+from dragoman.identities.key_text import digest_of
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of
-from tests.cli.machine import clean
+from tests.cli.machine import clean, put_trusted
 from tests.cli.screens import on_screen
 from tests.records.filled import filled_file, some_entries
 from tests.records.invented import entry
+from tests.store.opened import ALICE, BOB, item, kept, opened
 
 THEN = ["--since", "2027-01-01", "--until", "2027-12-31", "--json"]
 
@@ -48,15 +50,54 @@ def test_pitfall_563_a_key_is_forgotten_and_sums_stay(state: Path, capfd: pytest
     assert count > 0
     assert main(["forget", "--key", "alice", "--yes"]) == 0
     said = capfd.readouterr()
-    first, second, third = said.out.splitlines()
+    first, stored, second, third = said.out.splitlines()
     assert first == (
         f"This deletes the records of key 'alice': {count} rows of exchanges, 2 sessions with 4 threads, and "
         "4 ends of histories. Totals stay."
     )
+    assert stored == "The database does not have the owner of this key: what is stored for it stays, and expires."
     assert second.startswith(f"{count} rows deleted; ")
     assert third.startswith("Not deleted: data of providers, logs of the gateway, ")
     assert rows_of(state, "alice") == 0
     assert [used(by, capfd) for by in ("key", "session", "day")] == before
+
+
+def test_what_is_stored_for_a_key_is_counted_and_deleted(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with opened(state) as tables:
+        # Of a key that is revoked, the name is left.
+        tables.identities.bind_names({"alice": ALICE})
+        for owner, name in ((ALICE, "r1"), (BOB, "r2")):
+            tables.responses.add(owner, kept(name), [item("question")], [item("answer")])
+        tables.conversations.create(ALICE, "c1", b"{}", [item("first")])
+        tables.turns.add(ALICE, "call_1", b"thought")
+    stored = "1 response, 1 conversation, 3 items, 0 events, 1 cached turn"
+    assert main(["forget", "--key", "alice", "--dry-run"]) == 0
+    assert capfd.readouterr().out.splitlines()[1:] == [f"It deletes what is stored for the key: {stored}."]
+    assert main(["forget", "--session", "second", "--yes"]) == 0
+    assert capfd.readouterr().out.endswith("and stored responses, which expire (storage.response_days).\n")
+    count = rows_of(state, "alice")
+    assert main(["forget", "--key", "alice", "--yes"]) == 0
+    *_, deleted, elsewhere = capfd.readouterr().out.splitlines()
+    assert deleted.startswith(f"{count} rows deleted, and of stored data {stored}; ")
+    assert "stored responses" not in elsewhere
+    with closing(sqlite3.connect(state)) as db:
+        assert db.execute("SELECT id FROM responses").fetchall() == [("r2",)]
+        assert db.execute("SELECT DISTINCT holder FROM items").fetchall() == [("r2",)]
+        assert db.execute("SELECT count(*) FROM conversations").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM turns").fetchone() == (0,)
+
+
+def test_what_is_stored_for_a_key_of_the_file_is_deleted(
+    state: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    digest = digest_of("a-key-for-the-test-of-forget")
+    put_trusted(tmp_path, f'[storage]\npath = "{state}"\n[keys.bob]\nhash = "sha256:{digest.hex()}"\n')
+    with opened(state) as tables:
+        tables.responses.add(digest, kept("r1"), [item("question")])
+    assert main(["forget", "--key", "bob", "--yes"]) == 0
+    assert "of stored data 1 response, 0 conversations, 1 item, 0 events, 0 cached turns; " in capfd.readouterr().out
+    with closing(sqlite3.connect(state)) as db:
+        assert db.execute("SELECT count(*) FROM responses").fetchone() == (0,)
 
 
 def test_a_session_is_forgotten(state: Path, capfd: pytest.CaptureFixture[str]) -> None:

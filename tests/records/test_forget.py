@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.records.forget import ErasureResult, ErasureScope, find, forget
+from dragoman.identities.identity import LOCAL_OWNER, Identity
+from dragoman.records.forget import ErasureResult, ErasureScope, find, forget, owners_of
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import begun, directory_of, journals_in, read_rotation_request
 from dragoman.records.journal_entry import JournalEntry
@@ -22,11 +23,15 @@ from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import usage
 from dragoman.sessions.facts import ExchangeFacts, Shape
 from dragoman.store.erasure import Erasure, ErasureCount
+from dragoman.store.identities import Identities
 from dragoman.store.record_tables import open_record_tables
+from dragoman.store.responses import Item
+from dragoman.store.stored_erasure import StoredCount
 from dragoman.store.unassigned import RowScope
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import fill, speak
 from tests.records.invented import NOON, entry
+from tests.store.opened import kept, opened
 
 MINUTE = 60_000_000
 # What nobody else says.
@@ -251,3 +256,65 @@ def test_what_is_not_assigned_yet_is_forgotten_with_its_session(tmp_path: Path, 
             0,
         )
         assert db.execute("SELECT count(*) FROM thread_sums WHERE thread = 0 AND requests > 1").fetchone() == (0,)
+
+
+OWNERS = (b"a" * 32, b"c" * 32)
+
+
+def stored(path: Path, owner: bytes, name: str) -> None:
+    with opened(path) as tables:
+        tables.responses.add(owner, kept(f"r{name}"), [Item(f"q{name}", MARKS[0])], [Item(f"a{name}", MARKS[3])])
+        tables.conversations.create(owner, f"c{name}", b"{}", [Item(f"i{name}", MARKS[1])])
+        tables.turns.add(owner, "call_0", MARKS[2])
+
+
+def test_what_is_stored_for_a_key_is_forgotten_too(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    filled(file, rows=3)
+    for number, owner in enumerate(OWNERS):
+        stored(file, owner, str(number))
+    with opened(file) as tables:
+        tables.responses.add(b"b" * 32, kept("of_bob"), [Item("q", b"of bob")])
+    with closing(open_record_tables(str(file))) as tables:
+        scope = find(Erasure(tables.connection), "alice", None, OWNERS)
+    each = StoredCount(responses=2, conversations=2, items=6, turns=2)
+    assert scope.amount == ErasureCount(rows=3, sessions=1, threads=1, heads=1, stored=each)
+    assert done(file, scope) == ErasureResult(rows=3, stored=each)
+    assert found_in_files(tmp_path) == {}
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT id FROM responses").fetchall() == [("of_bob",)]
+        assert db.execute("SELECT body FROM items").fetchall() == [(b"of bob",)]
+
+
+def test_after_a_run_that_was_killed_the_rest_is_found_without_records(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    filled(file, rows=3)
+    assert done(file, who(file, "alice")).rows == 3
+    stored(file, OWNERS[0], "0")
+    with closing(open_record_tables(str(file))) as tables:
+        # A process that was killed between two steps.
+        next(Erasure(tables.connection, at_once=1).stored.remove(OWNERS))
+        scope = find(Erasure(tables.connection), "alice", None, OWNERS)
+    left = StoredCount(conversations=1, items=3, turns=1)
+    assert scope.amount == ErasureCount(stored=left)
+    assert done(file, scope) == ErasureResult(stored=left)
+    with (
+        closing(open_record_tables(str(file))) as tables,
+        pytest.raises(DragomanError, match="only usage totals are left"),
+    ):
+        find(Erasure(tables.connection), "alice", None, OWNERS)
+
+
+def test_the_owners_of_a_key_are_those_of_its_name_and_of_the_configuration(tmp_path: Path) -> None:
+    first, second = OWNERS
+    keys = [
+        Identity(name=name, owner=owner, digests=())
+        for name, owner in (("alice", second), ("bob", b"b" * 32), ("launch", LOCAL_OWNER))
+    ]
+    with closing(open_record_tables(str(tmp_path / "state.db"))) as tables:
+        db = tables.connection
+        assert owners_of(db, "alice", ()) == owners_of(db, "launch", keys) == owners_of(db, "", keys) == ()
+        assert owners_of(db, "alice", keys) == (second,)
+        Identities(db).bind_names({"alice": first})
+        assert owners_of(db, "alice", ()) == (first,)
+        assert owners_of(db, "alice", keys) == (first, second)

@@ -1,4 +1,5 @@
-"""`dragoman forget`: erase the rows and names of a key or a session, after a question; usage totals stay."""
+"""`dragoman forget`: erase the rows and names of a key or a session, and what is stored for the key, after a question;
+usage totals stay."""
 
 from __future__ import annotations
 
@@ -6,26 +7,31 @@ import argparse
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli import documents
 from dragoman.cli.formatting import counted
-from dragoman.cli.record_file import add_config, find_record_file, name_of, now_in_micro
+from dragoman.cli.record_file import add_config, name_of, now_in_micro, record_file_of
 from dragoman.cli.terminal import progress, screen_of, wrapped
+from dragoman.cli.trust import configured
 from dragoman.errors import DragomanError, UsageError
 
+if TYPE_CHECKING:
+    from dragoman.store.stored_erasure import StoredCount
+
 REFUSED = 1
-_ELSEWHERE = (
-    "Not deleted: data of providers, logs of the gateway, telemetry, exports, "
-    "backups, and stored responses, which expire (storage.response_days)."
-)
+_ELSEWHERE = "Not deleted: data of providers, logs of the gateway, telemetry, exports, backups"
+_NO_OWNER = "The database does not have the owner of this key: what is stored for it stays, and expires."
+_STORED_STAYS = "stored responses, which expire (storage.response_days)"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "forget",
-        help="delete the records of a key or a session",
+        help="delete the data of a key, or the records of a session",
         description="Delete all records of a key or of a session, with the names of its sessions and threads, from the "
-        "database and the journals. Totals stay. The command shows the extent and asks for confirmation.",
+        "database and the journals, and the stored responses and conversations of the key. Totals stay. The command "
+        "shows the extent and asks for confirmation.",
     )
     parser.add_argument("--key", metavar="NAME", help="the name of a key, or whose session it is")
     parser.add_argument("--session", metavar="ID", help="a session, as its client calls it")
@@ -38,7 +44,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the extent, ask for confirmation, and delete."""
     from dragoman.records.deferred_assignment import assign_scope, assign_session
-    from dragoman.records.forget import find, forget
+    from dragoman.records.forget import find, forget, owners_of
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store.erasure import Erasure
     from dragoman.store.record_tables import open_record_tables
@@ -46,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.key is None and options.session is None:
         raise UsageError("needs --key NAME or --session ID")
-    record_file = find_record_file(options)
+    settings = configured(options.config)
+    record_file = record_file_of(settings)
     ingest_all(record_file.path, now=now_in_micro())
     if not Path(record_file.path).exists():
         raise DragomanError(f"no requests recorded yet: {record_file.path} does not exist")
@@ -56,13 +63,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         assign_session(record_file.path, session, key)
     with closing(open_record_tables(record_file.path, read_only=True)) as tables:
-        scope = find(Erasure(tables.connection), key, session)
+        owners = owners_of(tables.connection, key, settings.keys) if session is None and key is not None else ()
+        scope = find(Erasure(tables.connection), key, session, owners)
     amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
         f"{counted(amount.threads, 'thread')}, and {counted(amount.heads, 'end')} of histories"
     )
     _print(f"This deletes the records of {scope.description}: {much}. Totals stay.")
+    if session is None:
+        _print(f"It deletes what is stored for the key: {_stored(amount.stored)}." if owners else _NO_OWNER)
     if options.dry_run:
         return 0
     unasked = "nothing is deleted without confirmation (--yes)"
@@ -70,11 +80,20 @@ def run(options: argparse.Namespace) -> int:
         return REFUSED
     with progress() as show_step:
         done = forget(record_file.path, scope, clock=now_in_micro, report_progress=show_step)
-    _print(f"{counted(done.rows, 'row')} deleted; {record_file.path} has only totals of {scope.description}.")
+    stored = f", and of stored data {_stored(done.stored)}" if owners else ""
+    _print(f"{counted(done.rows, 'row')} deleted{stored}; {record_file.path} has only totals of {scope.description}.")
     for left in done.remaining:
         documents.complain(f"not reached: {left}")
-    _print(_ELSEWHERE)
+    _print(f"{_ELSEWHERE}." if owners else f"{_ELSEWHERE}, and {_STORED_STAYS}.")
     return REFUSED if done.remaining else 0
+
+
+def _stored(stored: StoredCount) -> str:
+    """The stored data in words."""
+    return (
+        f"{counted(stored.responses, 'response')}, {counted(stored.conversations, 'conversation')}, "
+        f"{counted(stored.items, 'item')}, {counted(stored.events, 'event')}, {counted(stored.turns, 'cached turn')}"
+    )
 
 
 def _print(text: str) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from dragoman.cli import documents, formatting
 from dragoman.cli.trust import configured
+from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.wire.json import encode
@@ -73,10 +74,15 @@ def add_since(parser: argparse.ArgumentParser, default: str) -> None:
 
 def find_record_file(options: argparse.Namespace) -> RecordFile:
     """The file that the configuration names."""
+    return record_file_of(configured(options.config))
+
+
+def record_file_of(settings: Settings) -> RecordFile:
+    """The same of settings that were read."""
     from dragoman.records.time_range import zone_of
     from dragoman.store import MEMORY
 
-    storage = configured(options.config).storage
+    storage = settings.storage
     if not storage.path or storage.path == MEMORY:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.record_requests:

@@ -1,18 +1,24 @@
-"""Forget: erase rows and names everywhere but in totals. Workers start new journals, so that old ones can go."""
+"""Forget: erase rows and names everywhere but in totals, and what the gateway stored for a key. Workers start new
+journals, so that old ones can go."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.records.deferred_assignment import assign_all
 from dragoman.records.journal_directory import begun, directory_of, journals_in, request_rotation
 from dragoman.records.journal_ingest import ingest_all
+from dragoman.store.connection import Connection
 from dragoman.store.erasure import Erasure, ErasureCount
+from dragoman.store.identities import Identities
 from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.stored_erasure import StoredCount
 
 # Seconds to wait for workers with a journal, and for readers; and the interval of checks.
 TIMEOUT = 15.0
@@ -20,11 +26,13 @@ _POLL_INTERVAL, _LOCK_TIMEOUT = 0.1, 5.0
 
 
 class ErasureScope(Struct, frozen=True, kw_only=True):
-    """The scope of an erasure: a key, or a session by its number; and its extent."""
+    """The scope of an erasure: a key with the owners of what is stored for it, or a session by its number; and its
+    extent."""
 
     description: str
     amount: ErasureCount
     key: str = ""
+    owners: tuple[bytes, ...] = ()
     session: int = 0
 
 
@@ -32,17 +40,25 @@ class ErasureResult(Struct, frozen=True, kw_only=True):
     """The deleted rows, and in words what could not be deleted."""
 
     rows: int = 0
+    stored: StoredCount = StoredCount()
     remaining: tuple[str, ...] = ()
 
 
-def find(forgetting: Erasure, key: str | None, session: str | None) -> ErasureScope:
-    """The scope of the arguments; an error if nothing matches."""
+def owners_of(db: Connection, key: str, configured: Sequence[Identity]) -> tuple[bytes, ...]:
+    """The owners of what is stored for a key: the one that its name belongs to, and that of the configuration, which
+    may be another. What is stored for clients without a key belongs to no name."""
+    owners = {Identities(db).owner_of(key), *(each.owner for each in configured if each.name == key)}
+    return tuple(sorted(owner for owner in owners if owner is not None and owner != LOCAL_OWNER))
+
+
+def find(forgetting: Erasure, key: str | None, session: str | None, owners: tuple[bytes, ...] = ()) -> ErasureScope:
+    """The scope of the arguments; an error if nothing matches. `owners` are those of the key."""
     if session is None:
         if key is None:
             raise UsageError("needs --key NAME or --session ID")
-        amount = forgetting.amount_of_key(key)
+        amount = replace(forgetting.amount_of_key(key), stored=forgetting.stored.amount(owners))
         if amount != ErasureCount():
-            return ErasureScope(description=f"key {key!r}", amount=amount, key=key)
+            return ErasureScope(description=f"key {key!r}", amount=amount, key=key, owners=owners)
         if forgetting.has_key(key):
             raise DragomanError(f"only usage totals are left of the key {key!r}, and those stay")
         raise DragomanError(f"nothing is recorded of a key {key!r}")
@@ -79,12 +95,13 @@ def forget(
         # Unassigned rows would belong to its sessions, and refer to its histories.
         assign_all(tables, scope.key, scope.session)
         rows = _remove_rows(tables, scope, report_progress)
+        stored = _remove_stored(tables, scope, report_progress)
         report_progress("writing over what was removed …")
         if not _wipe(Erasure(tables.connection), timeout, pause):
             remaining.append(f"{path}-wal: another process reads the file, and its log could not be emptied")
     finally:
         tables.close()
-    return ErasureResult(rows=rows, remaining=tuple(remaining))
+    return ErasureResult(rows=rows, stored=stored, remaining=tuple(remaining))
 
 
 def _remove_journals(path: str, clock: Callable[[], int], timeout: float, pause: Callable[[float], None]) -> list[str]:
@@ -119,6 +136,13 @@ def _remove_rows(tables: RecordTables, scope: ErasureScope, report_progress: Cal
         report_progress(f"{rows} rows removed …")
     forgetting.remove_sessions([session.number for session in forgetting.sessions_of(scope.key)])
     return rows
+
+
+def _remove_stored(tables: RecordTables, scope: ErasureScope, report_progress: Callable[[str], None]) -> StoredCount:
+    stored = StoredCount()
+    for stored in Erasure(tables.connection).stored.remove(scope.owners):
+        report_progress(f"{stored.responses} stored responses and {stored.items} items removed …")
+    return stored
 
 
 def _wipe(forgetting: Erasure, timeout: float, pause: Callable[[float], None]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.store.connection import Connection, Transaction
+from dragoman.store.stored_erasure import StoredCount, StoredErasure
 
 # Number of a session's rows that are removed at a time; number of a key's rows that are read at a time.
 _AT_ONCE, _LOOKED_AT = 100, 2000
@@ -27,6 +28,7 @@ class ErasureCount(Struct, frozen=True, kw_only=True):
     sessions: int = 0
     threads: int = 0
     heads: int = 0
+    stored: StoredCount = StoredCount()
 
 
 class Erasure:
@@ -36,6 +38,7 @@ class Erasure:
         self._db = db
         self._at_once = at_once
         self._looked_at = looked_at
+        self.stored = StoredErasure(db, at_once)
 
     def has_key(self, key: str) -> bool:
         """Whether anything was ever added up under a key."""

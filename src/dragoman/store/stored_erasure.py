@@ -1,0 +1,98 @@
+"""Stored erasure: deletes what the gateway stored for one owner, in small batches beside a running gateway. Each row is
+found by its owner, so that a run after a killed one counts and deletes the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.store.connection import Connection, Transaction
+
+# Number of rows that are deleted at a time.
+_AT_ONCE = 100
+
+
+class StoredCount(Struct, frozen=True, kw_only=True):
+    """The stored rows of one owner by their tables."""
+
+    responses: int = 0
+    conversations: int = 0
+    items: int = 0
+    events: int = 0
+    turns: int = 0
+
+
+class _Table(Struct, frozen=True, kw_only=True):
+    """A table: its primary key, the rows that are deleted, and a statement with the same key for each of them."""
+
+    key: tuple[str, ...]
+    condition: str = ""
+    before: str = ""
+
+
+# Rows of a response or conversation that is gone: a running gateway may have stored another one meanwhile, which stays
+# whole.
+_IS_LEFT = "".join(
+    f" AND NOT EXISTS (SELECT 1 FROM {holders} h WHERE h.id = holder AND h.owner = :owner)"
+    for holders in ("responses", "conversations")
+)
+# In the order of deletion.
+_TABLES: Mapping[str, _Table] = {
+    "responses": _Table(key=("id",), before="DELETE FROM promises WHERE holder = :id"),
+    "conversations": _Table(key=("id",)),
+    "items": _Table(key=("holder", "side", "position"), condition=_IS_LEFT),
+    "events": _Table(key=("holder", "number"), condition=_IS_LEFT),
+    "turns": _Table(
+        key=("call_id",),
+        before="UPDATE turns_total SET bytes = bytes - coalesce("
+        "(SELECT size FROM turns WHERE owner = :owner AND call_id = :call_id), 0)",
+    ),
+}
+_Values: TypeAlias = dict[str, object]
+
+
+class StoredErasure:
+    """Queries and deletions of stored data, on a connection that overwrites deleted rows."""
+
+    def __init__(self, db: Connection, at_once: int = _AT_ONCE) -> None:
+        self._db = db
+        self._at_once = at_once
+
+    def amount(self, owners: Sequence[bytes]) -> StoredCount:
+        """The rows of some owners; reads every row."""
+        rows = Counter[str]()
+        for owner in owners:
+            for name in _TABLES:
+                rows[name] += self._db.number(f"SELECT count(*) FROM {name} WHERE owner = ?", (owner,))
+        return StoredCount(**rows)
+
+    def remove(self, owners: Sequence[bytes]) -> Iterator[StoredCount]:
+        """Delete the rows of some owners; gives the number of deleted rows so far after each batch."""
+        rows = Counter[str]()
+        for owner in owners:
+            for name, table in _TABLES.items():
+                for removed in self._remove(name, table, owner):
+                    rows[name] += removed
+                    yield StoredCount(**rows)
+
+    def _remove(self, name: str, table: _Table, owner: bytes) -> Iterator[int]:
+        db, columns = self._db, ", ".join(table.key)
+        marks = ", ".join(f":{column}" for column in table.key)
+        query = f"SELECT {columns} FROM {name} WHERE owner = :owner{table.condition}"
+        order = f" ORDER BY {columns} LIMIT :at_once"
+        behind = ""
+        values: _Values = {"owner": owner, "at_once": self._at_once}
+        while rows := db.rows(f"{query}{behind}{order}", values):
+            keys: list[_Values] = [{"owner": owner, **dict(zip(table.key, row, strict=True))} for row in rows]
+            with Transaction(db):
+                if table.before:
+                    db.many(table.before, keys)
+                delete = f"DELETE FROM {name} WHERE owner = :owner AND ({columns}) = ({marks})"
+                removed = sum([db.change(delete, key) for key in keys])
+            yield removed
+            # Rows before these are not read again.
+            behind = f" AND ({columns}) > ({marks})"
+            values |= keys[-1]
