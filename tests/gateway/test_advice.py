@@ -228,6 +228,16 @@ def test_a_relayed_error_keeps_its_bytes_and_has_the_advice_beside_it(case: str,
     assert f"({advice})" in operator
 
 
+@CLIENTS
+@pytest.mark.parametrize("provider", [MESSAGES, CHAT])
+def test_an_overload_has_no_advice(client: str, provider: str) -> None:
+    with running([refusal(provider, 529)] * 4) as house:
+        told = house.post(PATHS[client], question(client, provider))
+    assert told.status >= 500
+    assert told.header("x-dragoman-advice") is None
+    assert "advice" not in log_lines(house)[0]
+
+
 @pytest.mark.parametrize(
     ("headers", "name", "table", "operator"),
     [
