@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dragoman.cli import documents, formatting
+from dragoman.cli.key_report import describe_keys
 from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, progress, screen_of, table
 from dragoman.cli.trust import configured
 from dragoman.config.key_patterns import ConfiguredPatterns
@@ -162,7 +163,7 @@ def _summary(settings: Settings, stored: IdentityCount | None) -> Iterator[tuple
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield "file", settings.file or "none: environment variables only"
     yield "address", f"http://{host}:{server.port}" + _strict(server.strict)
-    yield "keys", _keys(settings, stored)
+    yield "keys", describe_keys(settings, stored)
     if settings.telemetry.endpoint:
         yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all requests to {settings.telemetry.endpoint}"
     for provider in settings.listed():
@@ -183,23 +184,6 @@ def _summary(settings: Settings, stored: IdentityCount | None) -> Iterator[tuple
         yield "by itself", name, " ".join(patterns)
     for target in _unpriced(settings):
         yield "no price", target, f"its price is unknown; set it in [prices.{dotted((target,))}]"
-
-
-def _keys(settings: Settings, stored: IdentityCount | None) -> str:
-    """The number of accepted gateway keys by their source, and the meaning of none."""
-    configured = len(settings.keys)
-    if stored is None:
-        return f"{configured or 'none'} in the configuration; those of the database cannot be read"
-    if stored.accepted:
-        in_database = f"{stored.accepted} in the database"
-        return f"{configured} in the configuration, {in_database}" if configured else in_database
-    if configured:
-        return str(configured)
-    if stored.total:
-        return "none, but the database has revoked or expired ones: every request is refused"
-    if settings.keys_table:
-        return "none, but [keys] exists: every request is refused"
-    return "none: every client that reaches it may use it"
 
 
 def _unpriced(settings: Settings) -> Iterator[str]:

@@ -1,13 +1,15 @@
-"""Key report: gateway keys as tables for people."""
+"""Key report: gateway keys as tables for people, and their number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table
+from dragoman.config.settings import Settings
 from dragoman.identities.changes import KeyState
 from dragoman.identities.views import AuditedKeyView, AuditEntryView, AuditView, ImportedKeyView, ImportView, KeyView
 from dragoman.model.losses import Strict
+from dragoman.store.identities import IdentityCount
 
 _STYLES = {
     KeyState.ACTIVE.value: GREEN,
@@ -141,3 +143,20 @@ def _list(texts: tuple[str, ...] | None) -> str:
 
 def _tags(tags: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={text}" for name, text in tags.items())
+
+
+def describe_keys(settings: Settings, stored: IdentityCount | None) -> str:
+    """The number of accepted gateway keys by their source, and the meaning of none."""
+    configured = len(settings.keys)
+    if stored is None:
+        return f"{configured or 'none'} in the configuration; those of the database cannot be read"
+    if stored.accepted:
+        in_database = f"{stored.accepted} in the database"
+        return f"{configured} in the configuration, {in_database}" if configured else in_database
+    if configured:
+        return str(configured)
+    if stored.total:
+        return "none, but the database has revoked or expired ones: every request is refused"
+    if settings.keys_table:
+        return "none, but [keys] exists: every request is refused"
+    return "none: every client that reaches it may use it"

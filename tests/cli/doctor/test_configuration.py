@@ -10,6 +10,8 @@ import pytest
 from dragoman.cli.doctor.configuration import configuration
 from dragoman.cli.doctor.report import NOT_TRUSTED, READABLE
 from tests.cli.machine import SECRET, clean, put_trusted
+from tests.store.inserted_identities import insert
+from tests.store.opened import opened
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +24,7 @@ def test_no_file_is_no_problem() -> None:
     assert settings is not None
     assert dict(section.facts) == {
         "file": "none: environment variables only",
-        "gateway keys": "none",
+        "gateway keys": "none: every client that reaches it may use it",
         "not default": "nothing",
     }
     assert section.wrong == 0
@@ -37,6 +39,21 @@ def test_pitfall_633_settings_are_told_with_their_lines(tmp_path: Path) -> None:
         "keys.me (dragoman.toml:3)",
     ]
     assert SECRET not in str(section)
+
+
+def test_keys_of_the_database_are_counted(tmp_path: Path) -> None:
+    def keys() -> str:
+        _, section = configuration(None, os.environ)
+        return dict(section.facts)["gateway keys"]
+
+    put_trusted(tmp_path, f'[storage]\npath = "state.db"\n[keys.me]\nkey = "{SECRET}"\n')
+    with opened(tmp_path / "state.db") as tables:
+        insert(tables.connection, 1, "ann", (b"a", None), expires=None)
+    assert keys() == "1 in the configuration, 1 in the database"
+    (tmp_path / "state.db").write_bytes(b"no database" * 100)
+    for beside in ("state.db-wal", "state.db-shm"):
+        (tmp_path / beside).unlink(missing_ok=True)
+    assert keys() == "1 in the configuration; those of the database cannot be read"
 
 
 def test_every_problem_has_its_remedy(tmp_path: Path) -> None:

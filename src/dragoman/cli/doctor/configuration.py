@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import platform
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import dragoman
 from dragoman.cli.doctor.report import NOT_TRUSTED, READABLE, DoctorFinding, Section
+from dragoman.cli.key_report import describe_keys
 from dragoman.config.config_file import FileOrigin, find_file
 from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.providers.catalogue import catalogue
+from dragoman.store import StoreError
+from dragoman.store.identities import IdentityCount
+from dragoman.store.identity_reader import count_identities
 
 _TITLE = "Configuration"
 _ORIGINS = {
@@ -37,8 +42,7 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
     except (ConfigErrors, ConfigError) as error:
         problems = error.problems if isinstance(error, ConfigErrors) else [error]
         return None, Section(_TITLE, tuple(facts), tuple(map(_finding, problems)))
-    keys = "none, but [keys] exists" if settings.keys_table else "none"
-    facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
+    facts.append(("gateway keys", describe_keys(settings, _stored_keys(settings))))
     facts += [("not default", str(setting)) for setting in effective_settings] or [("not default", "nothing")]
     missing = {str(each): each.remedy for each in settings.missing}
     findings = tuple(
@@ -51,6 +55,14 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
         for warning in settings.warnings
     )
     return settings, Section(_TITLE, tuple(facts), findings=findings)
+
+
+def _stored_keys(settings: Settings) -> IdentityCount | None:
+    """The number of gateway keys of the database; None if it cannot be read, which another section reports."""
+    try:
+        return count_identities(settings.storage.path, time.time())
+    except StoreError:
+        return None
 
 
 def _finding(error: ConfigError) -> DoctorFinding:
