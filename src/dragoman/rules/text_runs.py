@@ -88,12 +88,15 @@ class TextFrames:
         "_match_rest",
         "_match_strings",
         "_start",
+        "has_constant_frames",
         "is_ready",
         "lessons",
     )
 
     def __init__(self) -> None:
         self.is_ready = False
+        # Whether nothing but the text varies in frames.
+        self.has_constant_frames = False
         self.lessons = _LESSONS
         # The bytes before a text: up to its number, if that comes first, and after it.
         self._before = b""
@@ -128,31 +131,38 @@ class TextFrames:
         self._match_strings = _match_arguments if arguments else None
         self._after = after = b'"%b\n\n' % after
         self._start, self._end = slice(len(before)), slice(-len(after), None)
-        # Nothing is inside where something varies.
-        varies = number is not None or len(same) < len(after) - 3
-        self._inside = slice(0) if varies else slice(len(before), -len(after))
+        self.has_constant_frames = number is None and len(same) >= len(after) - 3
+        self._inside = slice(len(before), -len(after))
         self._cut = slice(len(before), 2 - len(after))
         self.is_ready = True
 
     def read_all(self, chunk: bytes) -> TextRun | None:
         """The frames of a chunk in which nothing differs but the text; None if there is anything else in it. Nearly all
         chunks of a stream are one such frame: only characters that no text contains are searched."""
-        inside = chunk[self._inside]
-        if not inside or chunk[self._start] != self._before or chunk[self._end] != self._after or _ZERO in inside:
+        before, after = self._before, self._after
+        if not self.has_constant_frames or chunk[self._start] != before or chunk[self._end] != after or _ZERO in chunk:
             return None
-        joined, strings = inside, [inside]
-        if _LINE_FEED in inside:
+        start, end = len(before), len(chunk) - len(after)
+        is_one = chunk.find(_LINE_FEED, start, end) < 0
+        if is_one:
+            joined = chunk[self._inside]
+            strings = [joined]
+        else:
             cut = self._cut
-            strings = [frame[cut] for frame in chunk[:-2].split(b"\n\n")]
+            # The last one is empty: the chunk ends with a blank line.
+            strings = [frame[cut] for frame in chunk.split(b"\n\n")[:-1]]
             # No text contains a line end: if the joined strings differ from the chunk, it has other frames.
-            if not all(strings) or (self._after + self._before).join(strings) != inside:
+            inside = (after + before).join(strings)
+            if len(inside) != end - start or not chunk.startswith(inside, start):
                 return None
             joined = b"\0".join(strings)
+        if not all(strings):
+            return None
         try:
             text = joined.decode()
         except UnicodeError:
             return None
-        if joined is not inside:
+        if not is_one:
             text = text.replace("\0", "")
         if self._match_strings is not None and self._match_strings(joined) is None:
             return None
@@ -169,7 +179,7 @@ class TextFrames:
     @property
     def has_one_form(self) -> bool:
         """Whether frames of text differ in nothing else."""
-        return self.is_ready and self._match_strings is None and self._inside.start is not None
+        return self.is_ready and self._match_strings is None and self.has_constant_frames
 
     def passing(self, written: FrameForm, limit: int) -> PassingText:
         """Passes the text of frames that have one form to frames of another, from frames of at most `limit` bytes."""
