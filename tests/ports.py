@@ -19,8 +19,10 @@ CLOSED_PORT = 9
 _FIRST, _LAST, BLOCK = 12_000, 32_000, 100
 # Open from the import on, so that no test seems to leave it behind. Closing it would end the claims.
 _claims = os.open(Path(f"/tmp/dragoman-test-ports-{os.geteuid()}"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-# This process's ports; the one that was used last comes last.
+# This process's ports, with the one that was used last at the end, and the last ones that were given: a test that needs
+# two ports gets two, also while connections that ended keep most of a block in use.
 _own: deque[int] = deque()
+_given: deque[int] = deque(maxlen=20)
 
 
 def free_port() -> int:
@@ -37,6 +39,8 @@ def bound_socket() -> socket.socket:
     while True:
         for _ in range(len(_own)):
             _own.rotate(-1)
+            if _own[-1] in _given:
+                continue
             bound = socket.socket()
             try:
                 bound.bind(("127.0.0.1", _own[-1]))
@@ -44,6 +48,7 @@ def bound_socket() -> socket.socket:
                 # In use, or a connection to it ended within the last minute.
                 bound.close()
                 continue
+            _given.append(_own[-1])
             return bound
         _own.extendleft(reversed(_claimed_block()))
 

@@ -20,6 +20,17 @@ def test_a_port_is_given_again_after_all_others() -> None:
     assert given[again] == given[0]
 
 
+def test_no_port_is_given_twice_in_a_short_time() -> None:
+    assert len({free_port() for _ in range(20)}) == 20
+    # All but one port of this process's blocks are in use.
+    bound = [bound_socket() for _ in range(BLOCK - 1)]
+    try:
+        assert len({free_port() for _ in range(20)}) == 20
+    finally:
+        for each in bound:
+            each.close()
+
+
 def test_there_are_more_ports_while_all_are_in_use() -> None:
     bound = [bound_socket() for _ in range(BLOCK + 1)]
     try:
