@@ -4,20 +4,23 @@ finds what it stored."""
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
 from dragoman.gateway.admission import Slot
-from dragoman.identities.identity import AcceptedDigest, Identity, Rights
+from dragoman.identities.identity import ADMIN, AcceptedDigest, Identity, Rights
 from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, running, settings_for
 from tests.gateway.says import log_lines, question
 from tests.sdk.digging import Object
-from tests.waiting import wait_until
+from tests.waiting import LIMIT, wait_until
 
 KEY = "sk-of-ann-0123456789abcdef"
 # Every kind of request that is sent to a provider: the provider, the path, and the body.
@@ -32,6 +35,16 @@ CHANGES: dict[str, tuple[Change, int]] = {
     "removed": (lambda key: (), 401),
     "narrowed": (lambda key: (replace(key, rights=Rights(models=("other",))),), 403),
     "ended": (lambda key: (replace(key, expires=1.0),), 401),
+    # The same identity has another text.
+    "replaced": (lambda key: (replace(key, digests=(AcceptedDigest(digest=digest_of("sk-newer")),)),), 401),
+}
+# Requests that change or tell something without a call to a provider, or before one.
+OTHERS: dict[str, tuple[str, Object]] = {
+    "a key": ("/admin/v1/keys", {"name": "own", "role": "admin"}),
+    "a reset": ("/status", {"reset": "chat/served"}),
+    "an explanation": ("/route?check=1", question(CHAT, CHAT)),
+    "a conversation": ("/v1/conversations", {"items": []}),
+    "a count of tokens": ("/v1/messages/count_tokens", {**question(MESSAGES, MESSAGES), "model": "echo/text"}),
 }
 
 
@@ -85,6 +98,31 @@ def test_pitfall_445_a_key_is_checked_again_before_the_first_call(kind: str, cha
         # No call was made, and none counts against the provider.
         assert (line["status"], line["attempt_count"]) == (status, 0)
         assert house.app.runtime.health_reports() == []
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_pitfall_445_a_key_is_checked_again_after_a_slow_body(kind: str, change: str) -> None:
+    path, body = OTHERS[kind]
+    changed, status = CHANGES[change]
+    content = json.dumps(body).encode()
+    with running(settings=lambda port: settings_for(port, keys=(KEY,), rights=Rights(role=ADMIN))) as house:
+        runtime = house.app.runtime
+        connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=LIMIT)
+        with closing(connection):
+            connection.putrequest("POST", path)
+            for name, value in (("authorization", f"Bearer {KEY}"), ("content-length", str(len(content)))):
+                connection.putheader(name, value)
+            connection.endheaders(content[:5])
+            wait_until(lambda: runtime.unfinished.size + runtime.unfinished.held > 0, "a part of the body has come")
+
+            async def configure() -> None:
+                runtime.guard.identities.configure(changed(runtime.settings.keys[0]))
+
+            house.run(configure())
+            connection.send(content[5:])
+            assert connection.getresponse().status == status
+        assert not house.provider.received
 
 
 def test_a_key_that_got_more_rights_goes_on() -> None:

@@ -89,6 +89,37 @@ def test_a_restored_file_is_another_file(tmp_path: Path, file: Path, reader: Ide
     assert [each.identity.name for each in reader.changes_since(0, list)] == ["bob"]
 
 
+def test_a_file_that_was_overwritten_in_place_is_another_file(
+    tmp_path: Path, file: Path, reader: IdentityReader
+) -> None:
+    backup = tmp_path / "backup.db"
+    with opened(backup) as store:
+        insert(store.connection, 2, "carl", (b"c", None))
+    with opened(file) as store:
+        insert(store.connection, 2, "bob", (b"b", None))
+        assert reader.generation() == 2
+    before, inode = reader.file, file.stat().st_ino
+    # The reader still has the files of the former log open.
+    for name in ("-wal", "-shm"):
+        file.with_name(file.name + name).unlink()
+    file.write_bytes(backup.read_bytes())
+    assert (reader.generation(), reader.file == before, file.stat().st_ino == inode) == (2, False, True)
+    assert [each.identity.name for each in reader.changes_since(0, list)] == ["carl"]
+
+
+def test_a_file_is_opened_again_from_time_to_time(
+    file: Path, reader: IdentityReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(file) as store:
+        insert(store.connection, 1, "ann", (b"a", None))
+        assert reader.generation() == 1
+        first, before = reader._db, reader.file
+        assert reader.generation() == 1 and reader._db is first
+        monkeypatch.setattr("dragoman.store.identity_reader._MAX_AGE", 0.0)
+        assert reader.generation() == 1 and reader._db is not first
+        assert reader.file == before
+
+
 def test_a_file_of_an_older_version_has_no_identities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "state.db"
     with monkeypatch.context() as before:

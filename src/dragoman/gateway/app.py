@@ -449,7 +449,7 @@ class App:
         runtime = self.runtime
         require_local_client(runtime, request)
         if request.method == "POST":
-            body = await reset(runtime, request)
+            body = await reset(runtime, request, runtime.guard.identify(request, api_path_of(request.path).protocol))
         else:
             body = status_of(runtime, await self._snapshots())
         request.respond(200, [JSON], encode(body))

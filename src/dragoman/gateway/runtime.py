@@ -349,6 +349,11 @@ class Incoming(Struct, frozen=True):
     builder: RecordBuilder
     key: Identity | None
 
+    def check_again(self) -> None:
+        """Refuse a key that lost its rights since the request arrived."""
+        if self.key is not None:
+            self.runtime.guard.check_again(self.key, self.request.table, self.api_path.protocol)
+
     def headers(self) -> HeaderList:
         """The headers of a JSON response."""
         record = self.builder.record

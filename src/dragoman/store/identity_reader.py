@@ -3,6 +3,7 @@ the number of the last change, which takes microseconds while the file is unchan
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect_to_read
 T = TypeVar("T")
 # How long, in seconds, a process that has the file for itself is waited for.
 _LOCK_TIMEOUT = 1.0
+# Seconds for which a connection is used: it does not see that a file was overwritten.
+_MAX_AGE = 5.0
 
 
 class IdentityReader:
@@ -29,13 +32,16 @@ class IdentityReader:
         self._path = None if path == MEMORY else Path(path).absolute()
         self._timeout = timeout
         self._db: SQLiteConnection | None = None
+        self._opened_at = 0.0
+        # The inode of the write-ahead log when the file was opened; 0 if there was none.
+        self._log = 0
         self._has_tables = False
         # How SQLite numbers commits of other connections, and the generation that was read after that.
         self._version = -1
         self._generation = 0
-        # Device and inode of the file that was read last. Another value means that nothing read before holds: a
-        # restored file can have the same generation.
-        self.file = (0, 0)
+        # Device and inode of the file that was read last, and how often its log was another one: then the file was
+        # overwritten. Another value means that nothing read before holds: a restored file can have the same generation.
+        self.file = (0, 0, 0)
         # The owner of its first identity, b"" without one. Identities are never removed, so it tells an earlier or
         # later state of a database, also one that was restored, from another database.
         self.origin = b""
@@ -101,14 +107,16 @@ class IdentityReader:
         except FileNotFoundError:
             self.close()
             return None
-        file = (status.st_dev, status.st_ino)
-        if self._db is not None and file == self.file:
+        log, now = _inode(self._path.with_name(f"{self._path.name}-wal")), time.monotonic()
+        is_overwritten = self._db is not None and self._log not in (0, log)
+        file = (status.st_dev, status.st_ino, self.file[2] + is_overwritten)
+        if self._db is not None and file == self.file and now - self._opened_at < _MAX_AGE:
             return self._db
         self.close()
         self._version, self._has_tables = -1, False
         db = connect_to_read(self._path, self._timeout)
         db.set_only_reads(True)
-        self._db, self.file = db, file
+        self._db, self.file, self._opened_at, self._log = db, file, now, log
         return db
 
     def _guarded(self, read: Callable[[], T]) -> T:
@@ -119,6 +127,13 @@ class IdentityReader:
             with suppress(StoreError):
                 self.close()
             raise store_error(error) from None
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
 
 
 def has_identities(path: str) -> bool:

@@ -64,7 +64,8 @@ OTHERS: dict[str, tuple[str, str, dict[str, str], int]] = {
     **{
         f"a client behind a proxy that sends {name}": ("POST", PATH, {name: "127.0.0.1"}, 403)
         for name in ("x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-host", "x-forwarded-proto",
-                     "cf-connecting-ip", "true-client-ip")
+                     "x-forwarded", "x-client-ip", "x-cluster-client-ip", "cf-connecting-ip", "fly-client-ip",
+                     "true-client-ip")
     },
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
 from dragoman.http.request import ServerRequest
-from dragoman.identities.identity import ADMIN, VIEWER, Identity, Rights
+from dragoman.identities.identity import ADMIN, VIEWER, AcceptedDigest, Rights
 from dragoman.identities.key_text import new_key
 from tests.identities.holders import holder
 
@@ -282,7 +282,7 @@ CREDENTIALS: dict[str, tuple[list[tuple[str, str]], str, bytes | None]] = {
 @pytest.mark.parametrize("case", CREDENTIALS)
 def test_the_key_is_read_from(case: str) -> None:
     headers, protocol, key = CREDENTIALS[case]
-    assert credential(asked(*headers), protocol) == key
+    assert credential(asked(*headers).table, protocol) == key
 
 
 def test_a_known_key_is_named_and_an_unknown_one_refused() -> None:
@@ -415,9 +415,6 @@ class Unread(IdentityTable):
     def look_up(self, text: bytes) -> LookUp:
         return UnreadableKey()
 
-    def present(self, identity: Identity) -> LookUp:
-        return UnreadableKey()
-
 
 def test_pitfall_447_while_keys_cannot_be_read_nobody_is_let_in_and_nobody_told_that_a_key_is_wrong() -> None:
     doors = (Guard(Settings(), identities=Unread()), Guard(Settings(keys_table=True), identities=Unread()))
@@ -426,7 +423,7 @@ def test_pitfall_447_while_keys_cannot_be_read_nobody_is_let_in_and_nobody_told_
             door.identify(from_peer("127.0.0.1"), CHAT)
         assert caught.value.retry_after > 0
         with pytest.raises(KeysUnreadable):
-            door.check_again(holder("ann", b"digest"))
+            door.check_again(holder("ann", b"digest"), _SENT, CHAT)
 
 
 def test_unknown_keys_are_limited_by_address_and_known_ones_never() -> None:
@@ -455,6 +452,7 @@ def test_a_key_with_a_wrong_checksum_is_named_as_such() -> None:
     assert (caught.value.status, wrong in caught.value.message) == (401, False)
 
 
+_SENT = {b"x-api-key": b"key"}
 WIDE = Rights(models=("a", "b"), providers=("p", "q"), concurrency=4)
 CHANGES: dict[str, tuple[Rights, bool]] = {
     "nothing": (WIDE, True),
@@ -475,13 +473,13 @@ CHANGES: dict[str, tuple[Rights, bool]] = {
 def test_a_key_is_checked_again_for_what_was_changed_meanwhile(case: str) -> None:
     rights, goes_on = CHANGES[case]
     door = guard()
-    key = holder("ann", b"digest", rights=WIDE)
+    key = holder("ann", sha256(b"key").digest(), rights=WIDE)
     door.identities.configure([replace(key, rights=rights)])
     if goes_on:
-        door.check_again(key)
+        door.check_again(key, _SENT, CHAT)
     else:
         with pytest.raises(ClientError, match="narrowed") as caught:
-            door.check_again(key)
+            door.check_again(key, _SENT, CHAT)
         assert caught.value.status == 403
 
 
@@ -489,14 +487,26 @@ def test_a_key_that_ended_or_was_removed_meanwhile_is_refused() -> None:
     door = limited(Rights(), expires=100.0)
     key = door.identify(from_peer("127.0.0.1"), CHAT)
     assert key is not None
-    door.check_again(key)
+    door.check_again(key, _SENT, CHAT)
     door._now = lambda: 100.0
     with pytest.raises(ClientError, match="expired"):
-        door.check_again(key)
+        door.check_again(key, _SENT, CHAT)
     door.identities.configure([])
     with pytest.raises(ClientError, match="removed") as caught:
-        door.check_again(key)
+        door.check_again(key, _SENT, CHAT)
     assert caught.value.status == 401
+
+
+def test_a_text_that_was_replaced_meanwhile_is_refused() -> None:
+    door = guard("key")
+    key = door.identify(asked(("x-api-key", "key")), MESSAGES)
+    assert key is not None
+    # The same identity, with another text: of a slow request the former text is looked at again.
+    newer = sha256(b"newer").digest()
+    door.identities.configure([replace(key, digests=(AcceptedDigest(digest=newer),))])
+    with pytest.raises(ClientError, match="removed"):
+        door.check_again(key, _SENT, MESSAGES)
+    door.check_again(key, {b"authorization": b"Bearer newer"}, CHAT)
 
 
 def test_owners_are_several_once_any_process_knew_several() -> None:

@@ -47,4 +47,3 @@ def test_a_change_leaves_the_rows_before_it_as_they_were() -> None:
     assert (after.count, after.generation, after.revoked) == (2, 2, frozenset({first.identity.owner}))
     assert [*after.by_name] == ["key-0", "key-1"]
     assert {*after.by_name.values()} == {*after.by_digest.values()}
-    assert after.owned(second.identity.owner) is second.identity

@@ -11,14 +11,13 @@ from pathlib import Path
 from queue import Queue
 
 import pytest
-from msgspec.structs import replace
 
 from dragoman.config.settings import Storage
 from dragoman.gateway.access import identity_table as module
 from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey, identity_table
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
-from dragoman.identities.identity import DATABASE, Identity, Rights
+from dragoman.identities.identity import Identity, Rights
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers
 from dragoman.store import MEMORY, open_tables
@@ -186,16 +185,9 @@ def test_every_change_is_in_force_after_the_next_reading(watched: Watched) -> No
     narrowed = watched.table.look_up(text.encode())
     assert isinstance(narrowed, KnownKey)
     assert narrowed.identity.rights == Rights(models=("fast",), concurrency=2)
-    # An identity that was looked up before is found as it is now.
-    again = watched.table.present(found.identity)
-    assert isinstance(again, KnownKey)
-    assert again.identity is narrowed.identity
     watched.revoke("ann")
     watched.table.load()
     assert watched.outcome(text) == "this gateway key is revoked"
-    gone = watched.table.present(found.identity)
-    assert isinstance(gone, KnownKey)
-    assert gone.refusal == "this gateway key is revoked"
 
 
 def test_pitfall_729_both_texts_of_a_rotated_key_are_known_with_the_end_of_the_former(watched: Watched) -> None:
@@ -217,7 +209,6 @@ def test_pitfall_729_both_texts_of_a_rotated_key_are_known_with_the_end_of_the_f
     present = watched.table.look_up(latest.encode())
     assert isinstance(present, KnownKey)
     assert present.identity.owner == digest_of(former)
-    assert isinstance(watched.table.present(present.identity), KnownKey)
 
 
 @pytest.mark.parametrize("text", ["' OR '1'='1", "1; SELECT pg_sleep(9) --", "x" * 1024 * 1024, "\0", "%", "ann"])
@@ -271,7 +262,6 @@ def test_pitfall_445_cached_keys_are_trusted_for_a_time_alone(watched: Watched) 
     assert [watched.outcome(each) for each in (text, "other", "of the file")] == ["ann", "unknown", "file"]
     watched.clock.now += 0.1
     assert [watched.outcome(each) for each in (text, "other", "of the file")] == ["unreadable", "unreadable", "file"]
-    assert isinstance(watched.table.present(found.identity), UnreadableKey)
     # It was read: whether a key is required is known.
     assert watched.table.was_read
 
@@ -401,19 +391,6 @@ def test_owners_that_the_configuration_had_are_counted(watched: Watched, in_file
     table.load()
     # What the removed key made is still there.
     assert (table.several_owners, watched.page.several_owners) == (True, True)
-
-
-def test_a_key_that_the_configuration_has_no_more_is_not_present(watched: Watched) -> None:
-    ann = holder("ann", digest_of("text"))
-    watched.table.configure([ann])
-    found = watched.table.present(ann)
-    assert isinstance(found, KnownKey)
-    assert found.identity is ann
-    watched.table.configure([])
-    assert isinstance(watched.table.present(ann), UnknownKey)
-    assert isinstance(watched.table.present(replace(ann, source=DATABASE)), UnreadableKey)
-    watched.table.load()
-    assert isinstance(watched.table.present(replace(ann, source=DATABASE)), UnknownKey)
 
 
 def test_identities_are_found_by_their_names(watched: Watched) -> None:

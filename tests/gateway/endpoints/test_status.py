@@ -14,6 +14,7 @@ from dragoman.gateway.admission import AdmissionLimits, Slot
 from dragoman.gateway.endpoints.status import require_local_client
 from dragoman.http.server import ServerRequest
 from dragoman.identities.identity import ALL_RIGHTS
+from dragoman.identities.key_text import new_key
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
@@ -176,6 +177,8 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         (b'{"reset": "chat"}', 404),
         (b'{"reset": "chat/"}', 404),
         (b'{"reset": "nobody/m"}', 404),
+        # The log would have it.
+        pytest.param(b'{"reset": "chat/%b"}' % new_key().encode(), 400, id="a key"),
     ],
 )
 def test_what_cannot_be_cleared_is_said(body: bytes, status: int) -> None:

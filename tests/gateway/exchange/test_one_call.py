@@ -11,7 +11,10 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.paths import api_path_of
+from dragoman.gateway.runtime import Incoming
 from dragoman.providers.transport_interface import Order
+from tests.gateway.access.test_guard import asked
 from tests.gateway.harness import CHAT, MESSAGES, House, running, settings_for, whole
 from tests.gateway.routed import target_of
 from tests.gateway.says import question
@@ -34,7 +37,8 @@ async def called(house: House, path: str, *, breaks: bool = False) -> tuple[Reco
         key=None,
         path=path,
     )
-    async with one_call(service, account, target, order, key=None) as (flight, _):
+    incoming = Incoming(service, asked(), api_path_of(path), account, None)
+    async with one_call(incoming, target, order) as (flight, _):
         if breaks:
             raise DragomanError("no more of this")
         return account, await flight.read(100_000)

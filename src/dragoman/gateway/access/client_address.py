@@ -27,7 +27,11 @@ PROXIED = frozenset(
         b"x-real-ip",
         b"x-forwarded-host",
         b"x-forwarded-proto",
+        b"x-forwarded",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
         b"cf-connecting-ip",
+        b"fly-client-ip",
         b"true-client-ip",
     }
 )

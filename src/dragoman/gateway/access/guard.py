@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dragoman.config.settings import Settings
 from dragoman.errors import ClientError, DragomanError, KeysUnreadable, UnknownKeysLimited
@@ -33,6 +33,7 @@ _LOCAL_SITES = (b"same-origin", b"none")
 _HOSTS_LIMIT = 256
 # After how many seconds a client tries again while the keys of the database cannot be read.
 _UNREADABLE_SECONDS = 5
+_GONE = UnknownKey()
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses, x-dragoman-advice"
@@ -109,7 +110,7 @@ class Guard:
             if not self.identities.was_read:
                 raise _unreadable()
             return None
-        given = credential(request, protocol)
+        given = credential(request.table, protocol)
         if given is None:
             raise ClientError(401, "a gateway key is required: send it as x-api-key or as Authorization: Bearer")
         known = self.identities.look_up(given)
@@ -145,10 +146,11 @@ class Guard:
             key.source != DATABASE or self.identities.is_current()
         )
 
-    def check_again(self, key: Identity) -> None:
-        """Refuse a key that was revoked, narrowed or ended since its request arrived. Called before the first call to a
-        provider: a body may take minutes to arrive, and a slot minutes to be free."""
-        known = self.identities.present(key)
+    def check_again(self, key: Identity, headers: Mapping[bytes, bytes], protocol: str) -> None:
+        """Refuse a key that was revoked, replaced, narrowed or ended since its request arrived. Called before the first
+        call to a provider, and before a change: a body may take minutes to arrive, and a slot minutes to be free."""
+        given = credential(headers, protocol)
+        known = _GONE if given is None else self.identities.look_up(given)
         if isinstance(known, UnknownKey):
             raise ClientError(401, "this gateway key was removed")
         if isinstance(known, UnreadableKey):
@@ -235,9 +237,9 @@ def hostname(host: bytes) -> str:
     return (name if port.isdecimal() and name else text).rstrip(".")
 
 
-def credential(request: ServerRequest, protocol: str) -> bytes | None:
-    """The key a request carries, in either header; on Messages `x-api-key` goes before (mapping.md §2)."""
-    plain, bearer = request.table.get(b"x-api-key"), request.table.get(b"authorization")
+def credential(headers: Mapping[bytes, bytes], protocol: str) -> bytes | None:
+    """The key among the headers of a request; on Messages `x-api-key` goes before (mapping.md §2)."""
+    plain, bearer = headers.get(b"x-api-key"), headers.get(b"authorization")
     token = bearer[7:].strip() if bearer is not None and bearer[:7].lower() == _BEARER else None
     given = plain or token if protocol == MESSAGES else token or plain
     # An empty one is none.

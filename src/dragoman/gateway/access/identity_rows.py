@@ -14,7 +14,7 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
     """All identities of one file, revoked ones included."""
 
     # Device and inode of the file, and the number of its last change: what changed since is read.
-    file: tuple[int, int] = (0, 0)
+    file: tuple[int, int, int] = (0, 0, 0)
     generation: int = 0
     # Under each accepted digest, and under the owner, which may be accepted no more: one table instead of two, since
     # there may be 100,000 identities.
@@ -46,11 +46,6 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
         return IdentityRows(
             file=self.file, generation=generation, by_digest=by_digest, by_name=by_name, revoked=frozenset(revoked)
         )
-
-    def owned(self, owner: bytes) -> Identity | None:
-        """The identity of an owner."""
-        identity = self.by_digest.get(owner)
-        return identity if identity is not None and identity.owner == owner else None
 
 
 # The rows of a missing file.

@@ -125,17 +125,6 @@ class IdentityTable:
             self._known[text] = known
         return known if known.identity.source != DATABASE or self.is_current() else _UNREADABLE
 
-    def present(self, identity: Identity) -> LookUp:
-        """The present state of an identity that was looked up before."""
-        owner = identity.owner
-        if identity.source != DATABASE:
-            configured = self._configured_owners.get(owner)
-            return _UNKNOWN if configured is None else KnownKey(identity=configured)
-        if not self.is_current():
-            return _UNREADABLE
-        stored = self._rows.owned(owner)
-        return _UNKNOWN if stored is None else KnownKey(identity=stored, refusal=self._refusal_of(stored))
-
     @property
     def was_read(self) -> bool:
         """Whether it was known at any time which identities the database has."""

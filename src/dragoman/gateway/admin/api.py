@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from urllib.parse import unquote_to_bytes
 
 from dragoman.errors import Busy, ClientError
 from dragoman.gateway.access.client_address import client_address, is_local_client
@@ -47,7 +48,7 @@ class AdminApi:
     async def serve(self, runtime: Runtime, request: ServerRequest, identity: Identity | None) -> None:
         """Serve one request of a client that access control has admitted."""
         try:
-            if has_key_text(f"{request.path}?{request.query}".encode()):
+            if has_key_text(unquote_to_bytes(f"{request.path}?{request.query}")):
                 remedy = "send it as Authorization: Bearer; an address is written to logs on its way"
                 raise AdminError(400, "the address has the text of a gateway key", remedy)
             endpoint, values = find_endpoint(request.method, request.path)

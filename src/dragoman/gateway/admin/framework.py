@@ -299,7 +299,7 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
     """The body of a request, as a JSON object without unknown members."""
     assert kind.__struct_config__.forbid_unknown_fields, kind
     try:
-        body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES)
+        body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES, holder=call.identity)
         # Errors and the audit log repeat parts of bodies, without their escapes.
         if has_key_text(body) or (b"\\" in body and has_key_text(msgspec.json.encode(msgspec.json.decode(body)))):
             raise AdminError(400, "the body has the text of a gateway key", "leave it out: only its holder sends it")

@@ -51,7 +51,7 @@ async def compact(incoming: Incoming) -> None:
     """Respond with the compacted conversation: the messages of its user, and one compaction item."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     name = builder.record.key
-    body = await receive(runtime, request, name)
+    body = await receive(runtime, request, name, holder=incoming.key)
     looked = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = looked.model, len(body)
     client_request = ClientRequest(api_path, request.headers, request.table, key=incoming.key)
@@ -126,8 +126,7 @@ class _InTurn(SameModel):
         body: bytes,
         looked: ParsedRequest,
     ) -> None:
-        super().__init__(incoming.runtime, incoming.builder, incoming.key, retry_state=retry_state)
-        self._incoming = incoming
+        super().__init__(incoming, retry_state=retry_state)
         self._client_request = client_request
         self._body = body
         self._looked = looked

@@ -47,7 +47,8 @@ async def serve_conversation(incoming: Incoming) -> None:
     if store is None or named or (below and conversation is None):
         await _elsewhere(incoming, below)
         return
-    raw = await receive(runtime, request, builder.record.key) if request.method == "POST" else b""
+    name, holder = builder.record.key, incoming.key
+    raw = await receive(runtime, request, name, holder=holder) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
     body, bodies = await offload(partial(_read, raw, takes_items=takes_items), len(raw), builder.record.key)
     operation: Callable[[Tables], _LazyResponse]

@@ -63,7 +63,7 @@ async def count_tokens(incoming: Incoming) -> None:
     """Answer `count_tokens` and `input_tokens`."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     key, name = incoming.key, builder.record.key
-    body = await receive(runtime, request, name)
+    body = await receive(runtime, request, name, holder=key)
     parsed = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = parsed.model, len(body)
     client_request = ClientRequest(api_path, request.headers, request.table, key=key)
@@ -187,7 +187,7 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
         path=_PATHS[protocol],
     )
     try:
-        async with one_call(runtime, incoming.builder, target, order, key=incoming.key) as (call, _):
+        async with one_call(incoming, target, order) as (call, _):
             raw = await call.read(_MAX_RESPONSE_BYTES)
     except (ClientError, KeysUnreadable):
         # The key lost its rights meanwhile.

@@ -79,7 +79,7 @@ async def forward(
     rule = check_relayed(incoming)
     if body is None:
         is_sent = request.method == "POST"
-        body = await receive(runtime, request, builder.record.key) if is_sent else b""
+        body = await receive(runtime, request, builder.record.key, holder=incoming.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
     name, field = await offload(partial(_named, body, kind), len(body), builder.record.key)
     record = builder.record
@@ -100,7 +100,7 @@ async def forward(
     ordered = partial(order_for, incoming, kind, body)
     if len(targets) > 1:
         record.set_route(RouteDecision(name, FALLBACK, Why.POLICY.value))
-        await try_in_turn(incoming, SameModel(runtime, builder, incoming.key, targets), ordered)
+        await try_in_turn(incoming, SameModel(incoming, targets), ordered)
         return
     target = targets[0]
     record.set_target(target)
@@ -114,7 +114,7 @@ async def forward(
     calls.queued()
     ended = partial(calls.close, attempt)
     try:
-        async with one_call(runtime, builder, target, order, key=incoming.key, on_admitted=calls.admitted) as (
+        async with one_call(incoming, target, order, on_admitted=calls.admitted) as (
             call,
             time_limits,
         ):

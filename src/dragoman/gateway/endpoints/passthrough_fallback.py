@@ -16,10 +16,8 @@ from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS, RetryState
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.forwarding.error_responses import failure_of
-from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.runtime import Incoming
 from dragoman.http.upstream_call import UpstreamCall
-from dragoman.identities.identity import Identity
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, SentSoFar
@@ -39,15 +37,13 @@ class SameModel:
 
     def __init__(
         self,
-        runtime: Runtime,
-        builder: RecordBuilder,
-        key: Identity | None,
+        incoming: Incoming,
         targets: tuple[Target, ...] = (),
         retry_state: RetryState | None = None,
     ) -> None:
-        self._runtime = runtime
-        self._builder = builder
-        self._key = key
+        runtime = self._runtime = incoming.runtime
+        builder = self._builder = incoming.builder
+        self._incoming = incoming
         if retry_state is None:
             order = tuple(sorted(targets, key=lambda target: not runtime.routing_state.is_healthy(target)))
             settings = runtime.settings
@@ -109,9 +105,7 @@ class SameModel:
                 order = order_of(target, attempt.key)
                 # Before there is a slot, and the key is found to be in force still, no call is made.
                 self._calls.queued()
-                called = one_call(
-                    self._runtime, self._builder, target, order, key=self._key, on_admitted=self._calls.admitted
-                )
+                called = one_call(self._incoming, target, order, on_admitted=self._calls.admitted)
                 async with called as (call, limits):
                     attempt.status, attempt.headers = call.status, call.headers
                     if 300 <= call.status < 400:

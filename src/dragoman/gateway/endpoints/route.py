@@ -87,7 +87,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity | None, role: str) -> None:
     """Answer `POST /route`; `role` is that of the key, or of the operator."""
-    body = await receive(runtime, request, name_of(key))
+    body = await receive(runtime, request, name_of(key), holder=key)
     query = parse_qs(request.query)
     client = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
     question = Question(

@@ -17,6 +17,8 @@ from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
+from dragoman.identities.identity import Identity
+from dragoman.identities.key_text import has_key_text
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Provider
 from dragoman.routing.health import HealthReport
@@ -71,13 +73,15 @@ def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     }
 
 
-async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
+async def reset(runtime: Runtime, request: ServerRequest, key: Identity | None) -> JsonObject:
     """End the cooldown of a target; returns what ended."""
-    body = await receive(runtime, request, "", _MAX_BODY_BYTES)
+    body = await receive(runtime, request, "", _MAX_BODY_BYTES, holder=key)
     try:
         target = _RESET_REQUEST.decode(body).reset
     except (msgspec.DecodeError, UnicodeError):
         raise ClientError(400, 'name the target to reset, as {"reset": "provider/model"}') from None
+    if has_key_text(target.encode()):
+        raise ClientError(400, "the name of the target has the text of a gateway key")
     provider, slash, model = target.partition("/")
     if not slash or not model or provider not in runtime.settings.callable:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")

@@ -250,7 +250,8 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
 def _check_key_again(exchange: Exchange, key: Identity) -> None:
     """Refuse a key that lost its rights since the request arrived; then the call was never made."""
     try:
-        exchange.runtime.guard.check_again(key)
+        client_request = exchange.client_request
+        exchange.runtime.guard.check_again(key, client_request.table, client_request.api_path.protocol)
     except DragomanError:
         exchange.calls.queued()
         raise

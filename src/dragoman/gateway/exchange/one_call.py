@@ -14,9 +14,8 @@ from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.http.upstream_call import UpstreamCall
-from dragoman.identities.identity import Identity
 from dragoman.providers.transport_interface import Order
 from dragoman.records.journal_entry import CallEntry
 from dragoman.routing.target import Target
@@ -24,22 +23,20 @@ from dragoman.routing.target import Target
 
 @asynccontextmanager
 async def one_call(
-    runtime: Runtime,
-    builder: RecordBuilder,
+    incoming: Incoming,
     target: Target,
     order: Order,
     *,
-    key: Identity | None,
     on_admitted: Callable[[], None] | None = None,
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
     """Send a request and wait for the response head. A POST takes a slot, because it makes the provider work; a read
     does not. The client's key is checked again, since body and slot may have taken minutes.
     `on_admitted` is called when the call begins, if the caller counts calls; else it is counted here."""
-    require_provider(key, target)
+    runtime, builder = incoming.runtime, incoming.builder
+    require_provider(incoming.key, target)
     slot = await runtime.admitted(target.provider.name, builder.record) if order.method == "POST" else None
     try:
-        if key is not None:
-            runtime.guard.check_again(key)
+        incoming.check_again()
         if on_admitted is not None:
             on_admitted()
         async with _called(runtime, builder, target, order, is_recorded=on_admitted is None) as called:

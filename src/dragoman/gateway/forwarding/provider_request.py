@@ -17,11 +17,12 @@ from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.client_translations import ClientTranslations
 from dragoman.gateway.json_limits import MAX_REQUEST_VALUES, check_request_values
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath, api_path_of
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Identity
 from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
@@ -107,8 +108,16 @@ def received(runtime: Runtime, request: ServerRequest, key: str) -> bytes | Awai
     return receive(runtime, request, key)
 
 
-async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None = None) -> bytes:
-    """The request's body, decoded; `key` is the name of the gateway key, `max_bytes` a limit of its own."""
+async def receive(
+    runtime: Runtime,
+    request: ServerRequest,
+    key: str,
+    max_bytes: int | None = None,
+    *,
+    holder: Identity | None = None,
+) -> bytes:
+    """The request's body, decoded; `key` is the name of the gateway key, `max_bytes` a limit of its own. If the body
+    had to be waited for, the key of its `holder` is looked at again."""
     limit = runtime.settings.limits.request_body if max_bytes is None else max_bytes
     if request.content.complete:
         raw = await request.body(limit)
@@ -118,6 +127,8 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
                 raw = await request.body(limit, runtime.unfinished.of(key))
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
+        if holder is not None:
+            runtime.guard.check_again(holder, request.table, api_path_of(request.path).protocol)
     coding = request.table.get(b"content-encoding")
     if coding is None:
         return raw
