@@ -21,6 +21,7 @@ class Tap:
         self._listener, self._target = listener, target
         self._passed: tuple[list[bytes], list[bytes]] = ([], [])
         self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
 
     @property
     def asked(self) -> list[str]:
@@ -44,7 +45,9 @@ class Tap:
                 gateway = socket.create_connection(self._target)
                 self._open += [client, gateway]
                 for side, (source, sink) in enumerate(((client, gateway), (gateway, client))):
-                    threading.Thread(target=self._pass, args=(side, source, sink), daemon=True).start()
+                    thread = threading.Thread(target=self._pass, args=(side, source, sink), daemon=True)
+                    thread.start()
+                    self._threads.append(thread)
 
     def _pass(self, side: int, source: socket.socket, sink: socket.socket) -> None:
         # Either side may hang up at any time, and whoever closes the tap does.
@@ -55,11 +58,20 @@ class Tap:
             sink.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Take no more, and hang up on everybody."""
+        """Take no more."""
         # Not every system has it that a listener can be shut down.
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        for one in (self._listener, *self._open):
+        self._listener.close()
+
+    def hang_up(self) -> None:
+        """End what passes. A socket is shut down before it is closed: to close it wakes no thread that reads it."""
+        for one in self._open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for one in self._open:
             one.close()
 
 
@@ -77,3 +89,4 @@ def tapped(url: str) -> Iterator[Tap]:
     finally:
         tap.close()
         thread.join()
+        tap.hang_up()
