@@ -4,6 +4,7 @@ finds what it stored."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import http.client
 import json
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
 from dragoman.gateway.admission import Slot
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.identities.identity import ADMIN, AcceptedDigest, Identity, Rights
 from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, running, settings_for
@@ -123,6 +125,32 @@ def test_pitfall_445_a_key_is_checked_again_after_a_slow_body(kind: str, change:
             connection.send(content[5:])
             assert connection.getresponse().status == status
         assert not house.provider.received
+
+
+def test_pitfall_445_a_key_is_checked_again_after_a_body_waited_to_be_decompressed() -> None:
+    path, body = OTHERS["a count of tokens"]
+    content = gzip.compress(json.dumps({**body, "system": "x" * 4 * INLINE}).encode())
+    with running(settings=lambda port: settings_for(port, keys=(KEY,))) as house, ThreadPoolExecutor(1) as client:
+        runtime = house.app.runtime
+        name = runtime.settings.keys[0].name
+
+        async def take_turns() -> asyncio.Semaphore:
+            async with runtime.unfinished.turn(name):
+                turns = runtime.unfinished._turns[name]
+            while not turns.locked():
+                await turns.acquire()
+            return turns
+
+        turns = house.run(take_turns())
+        answer = client.submit(house.post, path, content, authorization=f"Bearer {KEY}", **{"content-encoding": "gzip"})
+        wait_until(lambda: bool(turns._waiters), "the body waits")
+
+        async def configure() -> None:
+            runtime.guard.identities.configure([])
+            turns.release()
+
+        house.run(configure())
+        assert answer.result().status == 401
 
 
 def test_a_key_that_got_more_rights_goes_on() -> None:

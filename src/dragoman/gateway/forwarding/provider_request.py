@@ -116,8 +116,15 @@ async def receive(
     *,
     holder: Identity | None = None,
 ) -> bytes:
-    """The request's body, decoded; `key` is the name of the gateway key, `max_bytes` a limit of its own. If the body
-    had to be waited for, the key of its `holder` is looked at again."""
+    """The request's body, decoded; `key` is the name of the gateway key, `max_bytes` a limit of its own. The key of its
+    `holder` is looked at again: body and decompression may have taken minutes."""
+    body = await _decoded(runtime, request, key, max_bytes)
+    if holder is not None:
+        runtime.guard.check_again(holder, request.table, api_path_of(request.path).protocol)
+    return body
+
+
+async def _decoded(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None) -> bytes:
     limit = runtime.settings.limits.request_body if max_bytes is None else max_bytes
     if request.content.complete:
         raw = await request.body(limit)
@@ -127,8 +134,6 @@ async def receive(
                 raw = await request.body(limit, runtime.unfinished.of(key))
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
-        if holder is not None:
-            runtime.guard.check_again(holder, request.table, api_path_of(request.path).protocol)
     coding = request.table.get(b"content-encoding")
     if coding is None:
         return raw
