@@ -99,7 +99,7 @@ def test_a_gateway_that_does_not_let_in_is_told_and_the_configuration_read(capfd
         # One note, which does not say that no gateway is running.
         (note,) = captured.err.splitlines()
         assert note.startswith("dragoman: note: the names are those of the configuration: the gateway at ")
-        assert note.endswith("; what the providers list is told with --live")
+        assert note.endswith("; --live shows the models that the providers list")
         assert "no gateway is running" not in note
         assert main(["models", "--gateway", house.url]) == 1
         assert capfd.readouterr().out == ""
@@ -111,7 +111,7 @@ def test_the_providers_are_asked_themselves_if_that_is_wished(capfd: pytest.Capt
         more = f'[providers.b]\nprotocol = "openai-chat"\nbase_url = "{address}"\n'
         configure(free_port(), more + '[providers.c]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:1/v1"\n')
         assert main(["models", "b/*"]) == 1
-        assert "what the providers list is told with --live" in capfd.readouterr().err
+        assert "--live shows the models that the providers list" in capfd.readouterr().err
         assert main(["models", "b/*", "--live"]) == 0
         captured = capfd.readouterr()
     assert captured.out.splitlines()[1].split()[:4] == ["b/m", "-", "131072", "8192"]

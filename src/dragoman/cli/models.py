@@ -100,7 +100,7 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool, refusal: 
     for provider, why in failed.items():
         documents.complain(f"note: the models of {provider} could not be listed: {why}")
     unlisted = not live and any(provider.models is None for provider in settings.providers.values())
-    hint = "; what the providers list is told with --live" if unlisted else ""
+    hint = "; --live shows the models that the providers list" if unlisted else ""
     if refusal:
         documents.complain(f"note: the names are those of the configuration: {refusal}{hint}")
     elif hint:
