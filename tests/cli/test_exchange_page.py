@@ -14,7 +14,7 @@ from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.records.invented import entry
 from tests.screen import fits
 
-KEPT = RecordFile(path="", zone=zone_of("UTC"))
+KEPT = RecordFile(database="", zone=zone_of("UTC"))
 
 
 def page(told: JournalEntry, *, terminal: bool = False, width: int = 80) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.key_file import KeyFile, path_of
+from dragoman.cli.key_file import KeyFile, database_of
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
 from dragoman.identities.errors import KeyExists, KeyMissing
@@ -41,4 +41,4 @@ def test_keys_of_the_configuration_are_changed_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["", ":memory:"])
 def test_keys_of_a_database_need_a_file(path: str) -> None:
     with pytest.raises(DragomanError, match=r"storage\.path names no file"):
-        path_of(Settings(storage=Storage(path=path)))
+        database_of(Settings(storage=Storage(path=path)))

@@ -26,7 +26,7 @@ from tests.records.kept_sessions import filling
 
 Captured = pytest.CaptureFixture[str]
 COMMANDS = (["sessions"], ["session", "x"], ["logs"], ["logs", "x"], ["top", "--once"], ["top", "--json"])
-UTC = RecordFile(path="", zone=zone_of("UTC"))
+UTC = RecordFile(database="", zone=zone_of("UTC"))
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_times_are_told_in_the_zone_of_days() -> None:
         "01-14 08:00",
         "2026-12-26 08:00",
     ]
-    india = RecordFile(path="", zone=zone_of("+05:30"))
+    india = RecordFile(database="", zone=zone_of("+05:30"))
     assert india.clock(NOON) == "13:30:00"
     assert india.since("today", NOON) == NOON - 13 * 3_600_000_000 - 30 * 60_000_000
     assert UTC.since("2h", NOON) == NOON - 7_200_000_000
@@ -57,7 +57,7 @@ def test_times_are_told_in_the_zone_of_days() -> None:
 
 def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> None:
     found = common.find_record_file(Namespace(config=str(config(tmp_path))))
-    assert found.path == str(tmp_path / "state.db")
+    assert found.database == str(tmp_path / "state.db")
 
 
 def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,11 +117,11 @@ def test_all_is_seen_that_was_written_before(tmp_path: Path) -> None:
     journal = Journal(directory_of(path))
     journal.finalize(entry(1))
     journal.open(replace(entry(2), outcome="open"))
-    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+    with open_records(RecordFile(database=path, zone=UTC.zone)) as (tables, status):
         assert RecordQueries(tables.connection).newest() == 1
     # Its worker is gone: what was open has crashed.
     journal.close()
-    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+    with open_records(RecordFile(database=path, zone=UTC.zone)) as (tables, status):
         assert RecordQueries(tables.connection).newest() == 2
         assert status == 0
 
@@ -140,7 +140,7 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with open_records(RecordFile(path=str(path), zone=UTC.zone)) as (tables, status):
+        with open_records(RecordFile(database=str(path), zone=UTC.zone)) as (tables, status):
             assert RecordQueries(tables.connection).newest() == 1
             assert status == INCOMPLETE
     assert capsys.readouterr().err.startswith("dragoman: the newest requests are missing: cannot write to ")
@@ -180,7 +180,7 @@ def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture
         journal.finalize(entry(number))
     lines = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
-    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, _):
+    with open_records(RecordFile(database=path, zone=UTC.zone)) as (tables, _):
         assert RecordQueries(tables.connection).newest() == 2
     assert capsys.readouterr().err == ("dragoman: cannot read 1 line of journals; their requests are missing\n")
     journal.close()
@@ -204,5 +204,5 @@ def test_json_has_nothing_that_a_terminal_obeys(capfdbinary: pytest.CaptureFixtu
 
 def test_nothing_is_done_where_the_store_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 100)
-    with pytest.raises(DragomanError), open_records(RecordFile(path=str(tmp_path / "state.db"), zone=UTC.zone)):
+    with pytest.raises(DragomanError), open_records(RecordFile(database=str(tmp_path / "state.db"), zone=UTC.zone)):
         pytest.fail("it was opened")

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from dragoman import __version__, mint
 from dragoman.config.settings import Settings, Storage
+from dragoman.database_location import MEMORY
 from dragoman.errors import Unreachable, UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.exchange import usage_estimate
@@ -42,7 +43,7 @@ from dragoman.http.reuse import Reuse
 from dragoman.http.server import HttpServer
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.http.upstream_connection import UpstreamConnection
-from dragoman.store import MEMORY, database
+from dragoman.store import database
 from tests.playbooks.printing import Names, Reply, lines_of, message_lines
 from tests.virtual_time import virtual_loop
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from dragoman.store import MEMORY, Tables, open_tables
+from dragoman.database_location import MEMORY
+from dragoman.store import Tables, open_tables
 from dragoman.store.async_store import Store
 from tests.store.opened import ALICE, kept, sqlite
 from tests.virtual_time import virtual_loop

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from functools import cache
 from unittest.mock import patch
 
-from dragoman.store import MEMORY, database, migrations, record_tables
+from dragoman.database_location import MEMORY
+from dragoman.store import database, migrations, record_tables
 from dragoman.store.migrations import migrate
 from dragoman.store.sqlite import SQLiteConnection, connect
 

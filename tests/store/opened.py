@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.store import MEMORY, Tables, open_tables
+from dragoman.database_location import MEMORY
+from dragoman.store import Tables, open_tables
 from dragoman.store.connection import Connection
 from dragoman.store.responses import Item, StoredResponse
 from dragoman.store.sqlite import SQLiteConnection

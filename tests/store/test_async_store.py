@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import pytest
 
-from dragoman.store import MEMORY, Expedite, LeaseLost, StoreBusy, StoreError, Tables, open_tables
+from dragoman.database_location import MEMORY
+from dragoman.store import Expedite, LeaseLost, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store import async_store as interface_module
 from dragoman.store import worker_thread as thread_module
 from dragoman.store.async_store import Store

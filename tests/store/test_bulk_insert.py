@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store import MEMORY, StoreError
+from dragoman.database_location import MEMORY
+from dragoman.store import StoreError
 from dragoman.store.bulk_insert import BulkInsert, RunInsert
 from dragoman.store.sqlite import connect
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import MEMORY
+from dragoman.database_location import MEMORY
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.errors import StoreBusy, StoreError, StoreFull
 from dragoman.store.sqlite import connect

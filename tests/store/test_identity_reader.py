@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import MEMORY, StoreError, migrations
+from dragoman.database_location import MEMORY
+from dragoman.store import StoreError, migrations
 from dragoman.store.identities import IdentityCount
 from dragoman.store.identity_reader import IdentityReader, count_identities
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from dragoman.database_location import MEMORY
 from dragoman.errors import ConfigError
 from dragoman.records.journal_entry import JournalEntry, LossEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread
-from dragoman.store import MEMORY, migrations, open_tables
+from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, m013_journals_of_version_2, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import KEY, ROW_COLUMNS, THREAD_KEY

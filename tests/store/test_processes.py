@@ -50,7 +50,8 @@ def test_what_another_process_held_goes_on_when_that_is_killed(tmp_path: Path) -
 def test_a_process_that_was_forked_has_no_store() -> None:
     script = """
         import asyncio, os, sys
-        from dragoman.store import MEMORY, StoreError, open_tables
+        from dragoman.database_location import MEMORY
+        from dragoman.store import StoreError, open_tables
         from dragoman.store.async_store import Store
 
         async def ask(store):

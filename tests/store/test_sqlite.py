@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import MEMORY, StoreBusy, StoreError
+from dragoman.database_location import MEMORY
+from dragoman.store import StoreBusy, StoreError
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.errors import StoreFull, StoreInterrupted
 from dragoman.store.sqlite import SQLiteConnection, connect, connect_to_read

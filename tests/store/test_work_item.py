@@ -9,7 +9,8 @@ from traceback import walk_tb
 
 import pytest
 
-from dragoman.store import MEMORY, Tables
+from dragoman.database_location import MEMORY
+from dragoman.store import Tables
 from dragoman.store.work_item import Attempts, WorkItem, deliver
 from tests.store.opened import opened
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
+from dragoman.database_location import MEMORY
+from dragoman.store import StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.async_store import Store
 from dragoman.store.errors import StoreFull
 from tests.store.asked import (

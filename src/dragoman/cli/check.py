@@ -88,9 +88,9 @@ def _key_doubts(settings: Settings) -> Iterator[str]:
 def _stored_keys(settings: Settings) -> IdentityCount | None:
     """The number of gateway keys of the database; None if it cannot be read."""
     try:
-        return count_identities(settings.storage.path, time.time())
+        return count_identities(settings.storage.location, time.time())
     except StoreError as error:
-        documents.complain(f"warning: cannot read gateway keys from {settings.storage.path}: {error}")
+        documents.complain(f"warning: cannot read gateway keys from {settings.storage.location}: {error}")
         return None
 
 
@@ -106,7 +106,7 @@ def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
     identities.load()
     identities.stop()
     if identities.problem:
-        documents.complain(f"warning: cannot read gateway keys from {settings.storage.path}: {identities.problem}")
+        documents.complain(f"warning: cannot read gateway keys from {settings.storage.location}: {identities.problem}")
     for name in sorted(identities.hidden):
         yield ConfigError(
             key=f"keys.{dotted((name,))}",

@@ -16,6 +16,7 @@ from dragoman.cli import documents
 from dragoman.cli.record_file import add_config, find_record_file, ingest, now_in_micro, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
 from dragoman.cli.usage import add_times
+from dragoman.database_location import database_exists
 
 WRONG = 1
 _MICRO = 1_000_000
@@ -63,14 +64,14 @@ def run_check(options: argparse.Namespace) -> int:
     from dragoman.records.integrity_check import check_integrity
 
     record_file = find_record_file(options)
-    if not Path(record_file.path).exists():
-        documents.complain(f"no requests recorded yet: {record_file.path} does not exist")
+    if not database_exists(record_file.database):
+        documents.complain(f"no requests recorded yet: {record_file.database} does not exist")
         if options.json:
             write_json({"findings": []})
         return 0
     with progress() as show_step:
-        show_step(f"looking {record_file.path} through …")
-        findings = list(check_integrity(record_file.path))
+        show_step(f"looking {record_file.database} through …")
+        findings = list(check_integrity(record_file.database))
     if options.json:
         write_json({"findings": msgspec.to_builtins(findings)})
     else:
@@ -90,10 +91,10 @@ def run_export(options: argparse.Namespace) -> int:
     record_file, now = find_record_file(options), now_in_micro()
     zone = record_file.zone if options.zone is None else zone_of(options.zone)
     period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
-    status = ingest(record_file.path)
-    if not Path(record_file.path).exists():
-        documents.complain(f"no requests recorded yet: {record_file.path} does not exist")
-    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
+    status = ingest(record_file.database)
+    if not database_exists(record_file.database):
+        documents.complain(f"no requests recorded yet: {record_file.database} does not exist")
+    with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         # Rows are cut at the requested time, since they have their own times; until now means all rows.
         until = period.requested_until * _MICRO if options.until else _EVER
         records = exchanges(Exports(tables.connection), period.requested_since * _MICRO, until)

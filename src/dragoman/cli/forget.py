@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli import documents
@@ -14,6 +13,7 @@ from dragoman.cli.formatting import counted
 from dragoman.cli.record_file import add_config, name_of, now_in_micro, record_file_of
 from dragoman.cli.terminal import progress, screen_of, wrapped
 from dragoman.cli.trust import configured
+from dragoman.database_location import database_exists
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("needs --key NAME or --session ID")
     settings = configured(options.config)
     record_file = record_file_of(settings)
-    ingest_all(record_file.path, now=now_in_micro())
-    if not Path(record_file.path).exists():
-        raise DragomanError(f"no requests recorded yet: {record_file.path} does not exist")
+    ingest_all(record_file.database, now=now_in_micro())
+    if not database_exists(record_file.database):
+        raise DragomanError(f"no requests recorded yet: {record_file.database} does not exist")
     key, session = name_of(options.key), name_of(options.session)
     if session is None:
-        assign_scope(record_file.path, RowScope(key=key))
+        assign_scope(record_file.database, RowScope(key=key))
     else:
-        assign_session(record_file.path, session, key)
-    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
+        assign_session(record_file.database, session, key)
+    with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         owners = owners_of(tables.connection, key, settings.keys) if session is None and key is not None else ()
         scope = find(Erasure(tables.connection), key, session, owners)
     amount = scope.amount
@@ -79,9 +79,11 @@ def run(options: argparse.Namespace) -> int:
     if not documents.agreed("Remove it?", options.yes, unasked, "nothing was removed"):
         return REFUSED
     with progress() as show_step:
-        done = forget(record_file.path, scope, clock=now_in_micro, report_progress=show_step)
+        done = forget(record_file.database, scope, clock=now_in_micro, report_progress=show_step)
     stored = f", and of stored data {_stored(done.stored)}" if owners else ""
-    _print(f"{counted(done.rows, 'row')} deleted{stored}; {record_file.path} has only totals of {scope.description}.")
+    _print(
+        f"{counted(done.rows, 'row')} deleted{stored}; {record_file.database} has only totals of {scope.description}."
+    )
     for left in done.remaining:
         documents.complain(f"not reached: {left}")
     _print(f"{_ELSEWHERE}." if owners else f"{_ELSEWHERE}, and {_STORED_STAYS}.")

@@ -13,6 +13,7 @@ from msgspec import Struct
 from dragoman.cli import documents
 from dragoman.cli.admin_option import add_admin_gateway, admin_client
 from dragoman.cli.record_file import INCOMPLETE, RecordFile, add_config, complain_of_unassigned, name_of
+from dragoman.database_location import MEMORY
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def clock_here() -> RecordFile:
     """Days and times as clocks show them here; there is no file."""
     from dragoman.records.time_range import Zone
 
-    return RecordFile(path="", zone=Zone(name="local", rules=None))
+    return RecordFile(database=MEMORY, zone=Zone(name="local", rules=None))
 
 
 def _query(parameters: Mapping[str, str | int | bool | None]) -> dict[str, str | int]:

@@ -11,6 +11,7 @@ from dragoman.cli.record_file import now_in_micro
 from dragoman.config.configured_keys import configured_names
 from dragoman.config.key_patterns import ConfiguredPatterns
 from dragoman.config.settings import Settings
+from dragoman.database_location import DatabaseLocation
 from dragoman.errors import DragomanError
 from dragoman.identities.changes import LOCAL_MAKER, ImportedKey
 from dragoman.identities.errors import ImportRefused, KeyChangeError, KeyExists, KeyMissing
@@ -25,7 +26,6 @@ from dragoman.identities.views import (
     keys_view_of,
     view_of,
 )
-from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
     from dragoman.store.identity_file import IdentityFile
@@ -38,15 +38,14 @@ def clock() -> float:
     return now_in_micro() / 1_000_000
 
 
-def path_of(settings: Settings) -> str:
-    """The file of the database that has the keys."""
-    path = settings.storage.path
-    if not path or path == MEMORY:
+def database_of(settings: Settings) -> DatabaseLocation:
+    """The database that has the keys."""
+    if not settings.storage.is_persistent:
         raise DragomanError(
             "storage.path names no file, so the gateway has the keys of its configuration alone: "
             "dragoman key new NAME --print makes the lines for one"
         )
-    return path
+    return settings.storage.location
 
 
 class KeyFile:
@@ -56,7 +55,7 @@ class KeyFile:
         self._settings = settings
         self._configured = {key.name: key for key in settings.keys}
         self._patterns = ConfiguredPatterns(settings)
-        self.place = path_of(settings)
+        self.place = database_of(settings)
 
     def list_all(self) -> Iterator[KeyView]:
         """All keys in the order of their names."""

@@ -118,7 +118,7 @@ def _find(record_file: RecordFile, text: str) -> tuple[ExchangeView, int]:
     # Stored responses are found by their threads.
     shown = Shown() if times is None else Shown(since=times[0], until=times[1] + 1)
     with open_records(record_file, shown=shown) as (tables, status):
-        return exchange_view(exchanges.find(tables, text, directory_of(record_file.path))), status
+        return exchange_view(exchanges.find(tables, text, directory_of(record_file.database))), status
 
 
 class _FileSource:
@@ -138,7 +138,7 @@ class _FileSource:
             number = exchanges.newest(tables)
             batch = exchanges.latest(tables, self._wanted, most)
         if not number and not self.status:
-            documents.complain(nothing_yet(self._record_file.path))
+            documents.complain(nothing_yet(self._record_file.database))
         return _views(batch, max([number, *(each.number for each in batch)]))
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:

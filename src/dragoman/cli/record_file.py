@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Struct
 from dragoman.cli import documents, formatting
 from dragoman.cli.trust import configured
 from dragoman.config.settings import Settings
+from dragoman.database_location import DatabaseLocation, database_exists
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.wire.json import encode
@@ -34,7 +34,7 @@ INCOMPLETE = 1
 class RecordFile(Struct, frozen=True, kw_only=True):
     """The file in which exchanges are accounted for, and the zone of its days."""
 
-    path: str
+    database: DatabaseLocation
     zone: Zone
 
     def since(self, text: str, now: int) -> int:
@@ -80,21 +80,20 @@ def find_record_file(options: argparse.Namespace) -> RecordFile:
 def record_file_of(settings: Settings) -> RecordFile:
     """The same of settings that were read."""
     from dragoman.records.time_range import zone_of
-    from dragoman.store import MEMORY
 
     storage = settings.storage
-    if not storage.path or storage.path == MEMORY:
+    if not storage.is_persistent:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.record_requests:
         documents.complain("note: storage.record_requests is false: exchanges are not recorded any more")
-    return RecordFile(path=storage.path, zone=zone_of(storage.time_zone))
+    return RecordFile(database=storage.location, zone=zone_of(storage.time_zone))
 
 
-def nothing_yet(path: str) -> str:
+def nothing_yet(database: DatabaseLocation) -> str:
     """The sentence where nothing was ever recorded, and where that was looked for."""
-    if Path(path).exists():
-        return f"no requests recorded yet in {path}"
-    return f"no requests recorded yet: {path} does not exist"
+    if database_exists(database):
+        return f"no requests recorded yet in {database}"
+    return f"no requests recorded yet: {database} does not exist"
 
 
 def now_in_micro() -> int:
@@ -102,16 +101,16 @@ def now_in_micro() -> int:
     return time.time_ns() // 1000
 
 
-def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> int:
+def ingest(database: DatabaseLocation, complain: Callable[[str], None] = documents.complain) -> int:
     """Ingest journals into the file; the status is not 0 if that fails, and the rest is shown."""
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store import StoreError
 
     try:
-        ingested = ingest_all(path, now=now_in_micro())
+        ingested = ingest_all(database, now=now_in_micro())
     except StoreError as error:
         # Another process has the file, or the disk is full. The file is still readable.
-        complain(f"the newest requests are missing: cannot write to {path}: {error}")
+        complain(f"the newest requests are missing: cannot write to {database}: {error}")
         return INCOMPLETE
     if ingested.damaged:
         lines = formatting.counted(ingested.damaged, "line")
@@ -128,21 +127,21 @@ class Shown(Struct, frozen=True, kw_only=True):
     session: str | None = None
 
 
-def assign(path: str, shown: Shown, complain: Callable[[str], None] = documents.complain) -> int:
+def assign(database: DatabaseLocation, shown: Shown, complain: Callable[[str], None] = documents.complain) -> int:
     """Assign the sessions of these rows, and report the remaining number; the status is that of `ingest`."""
     from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.store import StoreError
     from dragoman.store.unassigned import RowScope
 
-    if not Path(path).exists():
+    if not database_exists(database):
         return 0
     try:
         if shown.session is None:
-            left = assign_scope(path, RowScope(since=shown.since, until=shown.until, key=shown.key))
+            left = assign_scope(database, RowScope(since=shown.since, until=shown.until, key=shown.key))
         else:
-            left = assign_session(path, shown.session, shown.key)
+            left = assign_session(database, shown.session, shown.key)
     except StoreError as error:
-        complain(f"some exchanges have no session yet, since {path} cannot be written: {error}")
+        complain(f"some exchanges have no session yet, since {database} cannot be written: {error}")
         return INCOMPLETE
     if left:
         complain_of_unassigned(left, complain)
@@ -163,10 +162,10 @@ def open_records(
     rows are assigned."""
     from dragoman.store.record_tables import open_record_tables
 
-    status = ingest(record_file.path, complain)
+    status = ingest(record_file.database, complain)
     if shown is not None:
-        status = max(status, assign(record_file.path, shown, complain))
-    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
+        status = max(status, assign(record_file.database, shown, complain))
+    with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         yield tables, status
 
 

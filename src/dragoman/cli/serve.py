@@ -158,16 +158,16 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
     from dragoman.store import StoreError
     from dragoman.store.identity_reader import has_identities
 
-    path = settings.storage.path
+    database = settings.storage.location
     try:
-        return has_identities(path)
+        return has_identities(database)
     except StoreError as error:
         if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
             # Until it is read, requests without a key are refused.
             return False
         raise ConfigError(
             key="storage.path",
-            problem=f"gateway keys cannot be read from {path}: {error}",
+            problem=f"gateway keys cannot be read from {database}: {error}",
             remedy="repair the file, configure a key, or listen on 127.0.0.1",
             file=settings.file,
         ) from None

@@ -111,7 +111,7 @@ def _of_file(
 
     name, key = name_of(options.id) or "", name_of(options.key)
     with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, status):
-        opened = live_view.opened_now(tables, record_file.path)
+        opened = live_view.opened_now(tables, record_file.database)
         session = sessions.find(tables, name, key)
         return sessions.session_detail(tables, session, opened, now, fold=fold), status
 

@@ -127,7 +127,7 @@ def _of_file(options: argparse.Namespace, record_file: RecordFile) -> tuple[Sess
     now = now_in_micro()
     since, key = record_file.since(options.since, now), name_of(options.key)
     with open_records(record_file, shown=Shown(since=since, key=key)) as (tables, status):
-        opened = live_view.opened_now(tables, record_file.path)
+        opened = live_view.opened_now(tables, record_file.database)
         listing = sessions.listing(tables, since, key, options.most, opened, now)
         details = {
             line.session.id: sessions.session_detail(tables, line.session, opened, now, fold=False)

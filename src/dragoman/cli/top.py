@@ -91,7 +91,7 @@ def _file_reader(record_file: RecordFile, by: str) -> Look:
     """Looks at the file, again and again."""
     from dragoman.records.live_view import LiveView, looked_back
 
-    live_view = LiveView(record_file.path, by_model=by == MODEL)
+    live_view = LiveView(record_file.database, by_model=by == MODEL)
 
     def look(complain: Callable[[str], None]) -> tuple[LiveSnapshot, int]:
         with open_records(record_file, complain, Shown(since=looked_back(now_in_micro()))) as (tables, status):

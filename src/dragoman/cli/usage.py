@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,6 +26,7 @@ from dragoman.cli.record_file import (
     now_in_micro,
 )
 from dragoman.cli.terminal import Column, OutputScreen, screen_of, table, wrapped
+from dragoman.database_location import database_exists
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,21 +143,23 @@ def run(options: argparse.Namespace) -> int:
 
     # Wrong arguments are reported before the records are read.
     period()
-    status = ingest(record_file.path)
+    status = ingest(record_file.database)
     if {SESSION, THREAD} & {*by}:
         whole = period(0)
-        status = max(status, assign(record_file.path, Shown(since=whole.since * _MICRO, until=whole.until * _MICRO)))
-    if not Path(record_file.path).exists():
-        documents.complain(nothing_yet(record_file.path))
+        status = max(
+            status, assign(record_file.database, Shown(since=whole.since * _MICRO, until=whole.until * _MICRO))
+        )
+    if not database_exists(record_file.database):
+        documents.complain(nothing_yet(record_file.database))
         _write_report(options, screen, nothing(by, period()), lambda: iter(()))
         return status
-    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
+    with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         queries, exports = UsageQueries(tables.connection), Exports(tables.connection)
         with tables.reading():
             first = queries.first()
             # A failed ingestion was already reported.
             if first is None and not status:
-                documents.complain(nothing_yet(record_file.path))
+                documents.complain(nothing_yet(record_file.database))
             report = usage(queries, by, period(None if first is None else first * BUCKET_SECONDS), most)
         report_period = report.period
         listed = partial(calls, exports, report_period.since * _MICRO, report_period.until * _MICRO)

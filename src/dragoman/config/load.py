@@ -19,12 +19,13 @@ from dragoman.config.parsing import parse
 from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
-from dragoman.config.settings import MEMORY, Limits, Missing, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import ConfigTable, Problems, S
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
 from dragoman.config.values import ValueType, is_loopback
+from dragoman.database_location import MEMORY
 from dragoman.errors import ConfigError
 from dragoman.identities.identity import COMMAND_LINE_KEY
 from dragoman.identities.key_text import MIN_KEY_LENGTH
@@ -210,7 +211,7 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
         yield "telemetry exports request records, and there are none: [storage] has record_requests = false or no file"
     if storage.record_requests and storage.path == MEMORY:
         yield "storage.path names no file, so no request is recorded (if that is meant, write record_requests = false)"
-    if storage.store_responses and settings.server.workers > 1 and storage.path in ("", MEMORY):
+    if storage.store_responses and settings.server.workers > 1 and not storage.is_persistent:
         yield "storage.path names no file, so each worker stores only its own responses"
 
 

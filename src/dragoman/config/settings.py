@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from dragoman.database_location import MEMORY, DatabaseLocation, is_persistent
 from dragoman.errors import ConfigError
 from dragoman.identities.identity import Identity
 from dragoman.model.losses import Strict
@@ -16,8 +17,6 @@ from dragoman.routing.route import FALLBACK, RuleCondition
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
-# The value of `storage.path` without a file.
-MEMORY = ":memory:"
 # Default seconds of an exchange.
 _DEFAULT_TOTAL = 1800.0
 
@@ -203,6 +202,16 @@ class Storage(Struct, frozen=True, kw_only=True):
     # Time zone of days in totals by day. The default is the time zone of the machine.
     time_zone: str = ""
 
+    @property
+    def location(self) -> DatabaseLocation:
+        """Where the data is stored."""
+        return self.path or MEMORY
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether data outlives the process, and other processes see it."""
+        return is_persistent(self.location)
+
 
 class Telemetry(Struct, frozen=True, kw_only=True):
     """OpenTelemetry export: the collector gets one span per request by OTLP over HTTP, with models, tokens, cost and
@@ -289,7 +298,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def has_telemetry_export(self) -> bool:
         """Whether records are exported: there is a collector, and records are enabled."""
-        return bool(self.telemetry.endpoint) and self.storage.record_requests and self.storage.path not in ("", MEMORY)
+        return bool(self.telemetry.endpoint) and self.storage.record_requests and self.storage.is_persistent
 
     @property
     def callable(self) -> dict[str, Provider]:

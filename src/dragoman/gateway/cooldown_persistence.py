@@ -15,7 +15,7 @@ from dragoman.records.old_names import LEVELS, OUTCOMES
 from dragoman.routing.health import MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_entry import HealthUpdate
 from dragoman.routing.health_state import HealthLevel
-from dragoman.store import MEMORY, Store, StoreError
+from dragoman.store import Store, StoreError
 
 # Seconds in which the store must give its rows; a start does not wait any longer.
 _TIMEOUT = 2.0
@@ -55,7 +55,7 @@ class PersistedCooldowns:
     @property
     def _store(self) -> Store | None:
         state = self._runtime().state
-        return state.store if state.storage.path not in ("", MEMORY) else None
+        return state.store if state.storage.is_persistent else None
 
     def update(self, update: HealthUpdate) -> None:
         """Persist a cooldown, or remove the row of one that has ended, perhaps before its time."""

@@ -43,16 +43,16 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
     # Only commands that call a gateway look into its database.
     from dragoman.store.identity_file import may_accept, requires_keys
 
-    given, path = _given(environ, file), settings.storage.path
+    given, database = _given(environ, file), settings.storage.location
     if not given.text:
-        if settings.keys or requires_keys(path):
+        if settings.keys or requires_keys(database):
             raise DragomanError(f"the gateway requires a key: {KEY_REMEDY}; `dragoman key new NAME` makes one")
         return GivenKey(text=PLACEHOLDER)
-    if settings.keys and not (_is_configured(settings, given) or may_accept(path, digest_of(given.text))):
+    if settings.keys and not (_is_configured(settings, given) or may_accept(database, digest_of(given.text))):
         names = ", ".join(key.name for key in settings.keys)
         raise DragomanError(
             f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({names}) "
-            f"or in {path or 'a database'}; "
+            f"or in {database if settings.storage.is_persistent else 'a database'}; "
             "`dragoman key new NAME` makes one"
         )
     return given

@@ -9,6 +9,7 @@ from contextlib import closing
 
 import msgspec
 
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.records.ids import times_of
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.rows import facts_of
@@ -16,7 +17,6 @@ from dragoman.records.thread_assignment import ThreadAssigner
 from dragoman.sessions.assign import SYNTHETIC_PREFIX
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.relations import relations_of, session_relation, sought_relations
-from dragoman.store import MEMORY
 from dragoman.store.record_queries import RecordQueries
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.session_queries import SessionQueries
@@ -91,11 +91,11 @@ class DeferredAssigner:
         return sorted(found.items(), key=lambda row: row[0])[:_MAX_STEP_ROWS]
 
 
-def assign_scope(path: str, scope: RowScope) -> int:
+def assign_scope(database: DatabaseLocation, scope: RowScope) -> int:
     """Assign the latest rows of a scope in the file; give how many are left in it."""
-    if path == MEMORY or not _count(path, scope):
+    if not is_persistent(database) or not _count(database, scope):
         return 0
-    with closing(_opened(path)) as tables:
+    with closing(_opened(database)) as tables:
         return assign_scope_in(tables, scope)
 
 
@@ -111,11 +111,11 @@ def assign_scope_in(tables: RecordTables, scope: RowScope) -> int:
         return tables.unassigned.count(scope)
 
 
-def assign_session(path: str, text: str, key: str | None) -> int:
+def assign_session(database: DatabaseLocation, text: str, key: str | None) -> int:
     """Assign the rows of the sessions that a text names, as `sessions.find` reads it; give how many are left."""
-    if path == MEMORY or not _count(path, RowScope()):
+    if not is_persistent(database) or not _count(database, RowScope()):
         return 0
-    with closing(_opened(path)) as tables:
+    with closing(_opened(database)) as tables:
         return assign_session_in(tables, text, key)
 
 
@@ -165,16 +165,16 @@ def _relations_of_sessions(tables: RecordTables, text: str, key: str | None) -> 
     return sorted(relations)
 
 
-def _opened(path: str) -> RecordTables:
+def _opened(database: DatabaseLocation) -> RecordTables:
     """The file, for steps that need not be on the disk at once: one that a power failure takes back is made again."""
-    tables = open_record_tables(path)
+    tables = open_record_tables(database)
     tables.connection.change("PRAGMA synchronous = NORMAL")
     return tables
 
 
-def _count(path: str, scope: RowScope) -> int:
+def _count(database: DatabaseLocation, scope: RowScope) -> int:
     """The number of rows in a scope, by a read-only connection."""
-    with closing(open_record_tables(path, read_only=True)) as tables, tables.reading():
+    with closing(open_record_tables(database, read_only=True)) as tables, tables.reading():
         return tables.unassigned.count(scope)
 
 

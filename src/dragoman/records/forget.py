@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.errors import DragomanError, UsageError
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.records.deferred_assignment import assign_all
@@ -77,7 +78,7 @@ def find(forgetting: Erasure, key: str | None, session: str | None, owners: tupl
 
 
 def forget(
-    path: str,
+    database: DatabaseLocation,
     scope: ErasureScope,
     *,
     clock: Callable[[], int],
@@ -89,8 +90,8 @@ def forget(
     """Erase a scope. `clock` gives microseconds; `lock_timeout` is for one lock."""
     timeout = TIMEOUT if timeout is None else timeout
     report_progress("asking workers to begin another journal …")
-    remaining = _remove_journals(path, clock, timeout, pause)
-    tables = open_record_tables(path, timeout=lock_timeout)
+    remaining = _remove_journals(database, clock, timeout, pause)
+    tables = open_record_tables(database, timeout=lock_timeout)
     try:
         # Unassigned rows would belong to its sessions, and refer to its histories.
         assign_all(tables, scope.key, scope.session)
@@ -98,22 +99,24 @@ def forget(
         stored = _remove_stored(tables, scope, report_progress)
         report_progress("writing over what was removed …")
         if not _wipe(Erasure(tables.connection), timeout, pause):
-            remaining.append(f"{path}-wal: another process reads the file, and its log could not be emptied")
+            remaining.append(f"{database}-wal: another process reads the file, and its log could not be emptied")
     finally:
         tables.close()
     return ErasureResult(rows=rows, stored=stored, remaining=tuple(remaining))
 
 
-def _remove_journals(path: str, clock: Callable[[], int], timeout: float, pause: Callable[[float], None]) -> list[str]:
+def _remove_journals(
+    database: DatabaseLocation, clock: Callable[[], int], timeout: float, pause: Callable[[float], None]
+) -> list[str]:
     """Have all journals ingested and removed; return the remaining ones."""
-    directory = directory_of(path)
+    directory = directory_of(database)
     old = journals_in(directory)
     if old:
         # A clock that was set back is behind the time at which they were begun.
         request_rotation(directory, max(clock(), *(begun(journal.name) + 1 for journal in old)))
     ends = time.monotonic() + timeout
     while True:
-        ingest_all(path, now=clock())
+        ingest_all(database, now=clock())
         old = [journal for journal in old if journal.exists()]
         if not old or time.monotonic() >= ends:
             return [f"{journal}: a worker still writes to it" for journal in old]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.database_location import DatabaseLocation, database_exists
 from dragoman.errors import ConfigError
 from dragoman.records.deferred_assignment import STEP_ROWS, DeferredAssigner
 from dragoman.records.journal import Journal
@@ -72,7 +73,7 @@ class IngestThread:
 
     def __init__(
         self,
-        path: str,
+        database: DatabaseLocation,
         journal: Journal,
         *,
         days: float,
@@ -82,8 +83,8 @@ class IngestThread:
         every: float = EVERY,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._path = path
-        self._directory = directory_of(path)
+        self._database = database
+        self._directory = directory_of(database)
         self._journal = journal
         self._days = days
         self._tend = tend
@@ -188,7 +189,7 @@ class IngestThread:
             return self._failed(error, pause)
         if self.problem:
             self.problem = ""
-            self._log("info", f"journals are ingested into {self._path} again")
+            self._log("info", f"journals are ingested into {self._database} again")
         return self._every
 
     def _maintain_journal(self) -> None:
@@ -263,7 +264,7 @@ class IngestThread:
 
     def _retain(self) -> None:
         now = time.monotonic()
-        if now < self._retained or not Path(self._path).exists():
+        if now < self._retained or not database_exists(self._database):
             return
         tables = self._opened().tables
         before = int(self._clock() // 1000 - self._days * _DAY)
@@ -307,7 +308,7 @@ class IngestThread:
 
     def _opened(self) -> Ingester:
         if self._ingester is None:
-            self._tables = open_record_tables(self._path, timeout=_LOCK_TIMEOUT)
+            self._tables = open_record_tables(self._database, timeout=_LOCK_TIMEOUT)
             self._ingester = Ingester(self._tables, self._directory, self._on_ingested, self._notified_offsets)
             self._ingester.remove_offsets(self._clock() // 1000)
         self._ingester.on_ingested = self._on_ingested

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_reader import read_segment
 from dragoman.store.errors import StoreError
@@ -36,24 +37,24 @@ class _Read(Struct, kw_only=True):
     waiting: int = 0
 
 
-def check_integrity(path: str) -> Iterator[IntegrityFinding]:
+def check_integrity(database: DatabaseLocation) -> Iterator[IntegrityFinding]:
     """Look at everything, one after the other."""
-    tables = open_record_tables(path, read_only=True)
+    tables = open_record_tables(database, read_only=True)
     try:
         with tables.reading():
-            yield from _file(tables, path)
+            yield from _file(tables, database)
             offsets = {offset.name: offset for offset in IntegrityCheck(tables.connection).offsets()}
     except StoreError as error:
         yield IntegrityFinding("file", "wrong", f"cannot be read on: {error}")
         return
     finally:
         tables.close()
-    yield from _journals(directory_of(path), offsets)
+    yield from _journals(directory_of(database), offsets)
 
 
-def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
+def _file(tables: RecordTables, database: DatabaseLocation) -> Iterator[IntegrityFinding]:
     examination = IntegrityCheck(tables.connection)
-    sizes = ", ".join(f"{Path(each).name} {size} bytes" for each, size in _sizes(path))
+    sizes = ", ".join(f"{Path(each).name} {size} bytes" for each, size in _sizes(database))
     yield IntegrityFinding("file", "ok", f"version {examination.version()}; {sizes}")
     problems = examination.problems()
     yield IntegrityFinding(
@@ -81,10 +82,10 @@ def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
         yield IntegrityFinding("references", "ok", "everything that is referred to is there")
 
 
-def _sizes(path: str) -> Iterator[tuple[str, int]]:
+def _sizes(database: DatabaseLocation) -> Iterator[tuple[str, int]]:
     for ending in ("", "-wal"):
         try:
-            yield path + ending, Path(path + ending).stat().st_size
+            yield database + ending, Path(database + ending).stat().st_size
         except FileNotFoundError:
             continue
 

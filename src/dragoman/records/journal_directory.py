@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dragoman.store import MEMORY
+from dragoman.database_location import DatabaseLocation, is_persistent
 
 _ENDING = ".records"
 # The suffix of journals, and the file that requests all writers to begin another journal.
@@ -13,11 +13,11 @@ JOURNAL = ".log"
 _ROTATE = "rotate"
 
 
-def directory_of(path: str) -> Path:
+def directory_of(database: DatabaseLocation) -> Path:
     """The folder of the journals that belong to the file of `storage.path`; a link leads to where its file is."""
-    if path == MEMORY:
+    if not is_persistent(database):
         raise ValueError("nothing is accounted for in memory")
-    return Path(os.path.realpath(path) + _ENDING)
+    return Path(os.path.realpath(database) + _ENDING)
 
 
 def make_directory(directory: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_ingest import crashed_entry
@@ -26,8 +27,8 @@ class ExchangeEvent(NamedTuple):
 class JournalFollower:
     """Follows the journals that belong to a file, from where they end when it is made. One thread at a time uses it."""
 
-    def __init__(self, path: str) -> None:
-        self._directory = directory_of(path)
+    def __init__(self, database: DatabaseLocation) -> None:
+        self._directory = directory_of(database)
         self._followed: dict[str, _Followed] = {}
         # Open exchanges, with the journal of each.
         self._open: dict[str, tuple[str, JournalEntry]] = {}

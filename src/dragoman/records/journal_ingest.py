@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.records.journal_directory import begun, directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
@@ -27,7 +28,6 @@ from dragoman.records.journal_reader import (
 from dragoman.records.line_parts import LineParts
 from dragoman.records.rows import Batch, EntryParts
 from dragoman.records.sanitize import sanitize_entry
-from dragoman.store import MEMORY
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
 
 # Bytes of JSON per token, if no count is known.
@@ -51,14 +51,14 @@ class Ingested(Struct, frozen=True, kw_only=True):
     journals: int = 0
 
 
-def ingest_all(path: str, *, now: int) -> Ingested:
+def ingest_all(database: DatabaseLocation, *, now: int) -> Ingested:
     """Ingest all entries up to now (microseconds), from all processes."""
-    if path == MEMORY:
+    if not is_persistent(database):
         return Ingested()
-    directory = directory_of(path)
-    if not journals_in(directory) and not is_outdated(path):
+    directory = directory_of(database)
+    if not journals_in(directory) and not is_outdated(database):
         return Ingested()
-    tables = open_record_tables(path)
+    tables = open_record_tables(database)
     try:
         ingester = Ingester(tables, directory)
         ingester.ingest_orphans(now)

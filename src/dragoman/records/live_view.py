@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
 from dragoman.records.journal_reader import read_update
@@ -31,8 +32,8 @@ _AT_ONCE = 10_000
 class OpenExchanges:
     """Open exchanges in the journals of a directory."""
 
-    def __init__(self, path: str) -> None:
-        self._directory = directory_of(path)
+    def __init__(self, database: DatabaseLocation) -> None:
+        self._directory = directory_of(database)
         self._followed: dict[str, _Followed] = {}
 
     def look(self) -> list[JournalEntry]:
@@ -143,9 +144,9 @@ def latest_by(
     return latest
 
 
-def opened_now(tables: RecordTables, path: str, scope: KeyScope | None = None) -> Opened:
+def opened_now(tables: RecordTables, database: DatabaseLocation, scope: KeyScope | None = None) -> Opened:
     """Where something is open, and since when."""
-    entries = _owned(OpenExchanges(path).look(), scope)
+    entries = _owned(OpenExchanges(database).look(), scope)
     places = places_of(tables, entries, scope)
     return Opened(
         sessions=latest_by(entries, places, session_number), threads=latest_by(entries, places, thread_number)
@@ -219,8 +220,8 @@ class LiveSnapshot(Struct, frozen=True, kw_only=True):
 class LiveView:
     """The live view, refreshed repeatedly: by thread, or by model."""
 
-    def __init__(self, path: str, *, by_model: bool = False, scope: KeyScope | None = None) -> None:
-        self._opened = OpenExchanges(path)
+    def __init__(self, database: DatabaseLocation, *, by_model: bool = False, scope: KeyScope | None = None) -> None:
+        self._opened = OpenExchanges(database)
         self._minute = LastMinute(scope)
         self._by_model = by_model
         self._scope = scope

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import StoredBytes, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
-from dragoman.store.sqlite import MEMORY
 from dragoman.store.work_item import Expedite
 from dragoman.store.write_errors import not_writable
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from dragoman.store.async_store import Store
 
 __all__ = [
-    "MEMORY",
     "Expedite",
     "LeaseLost",
     "Store",

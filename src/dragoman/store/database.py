@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.errors import ConfigError
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.conversations import Conversations
@@ -19,7 +20,7 @@ from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Events, Responses
-from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect
+from dragoman.store.sqlite import SQLiteConnection, connect
 from dragoman.store.turn_cache import Turns
 from dragoman.store.write_errors import not_writable
 
@@ -134,19 +135,19 @@ class Tables:
         return self._now() + self._retention_seconds
 
 
-def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) -> Tables:
+def open_tables(database: DatabaseLocation, days: float, clock: Callable[[], float] = time.time) -> Tables:
     """Open or create the file, readable only by its user. One thread at a time may use it, whichever that is."""
     db: SQLiteConnection | None = None
     try:
-        if path != MEMORY:
-            place = Path(path)
+        if is_persistent(database):
+            place = Path(database)
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
-        db = connect(path, _LOCK_TIMEOUT)
+        db = connect(database, _LOCK_TIMEOUT)
         db.guards_reads = True
-        if path != MEMORY:
-            db.know(Path(path).absolute())
+        if is_persistent(database):
+            db.know(Path(database).absolute())
         # Readers do not wait for a writer, and a killed process loses no committed data.
         db.write_ahead(_LOCK_TIMEOUT)
         db.change("PRAGMA synchronous = NORMAL")
@@ -155,13 +156,15 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         migrate(db)
         # From now on locks are never waited for: waiting would block the whole loop.
         db.change("PRAGMA busy_timeout = 0")
-        recent_turn_owners = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _TURN_OWNERS_SUFFIX)
+        recent_turn_owners = RecentTurnOwners(
+            os.path.realpath(database) + _TURN_OWNERS_SUFFIX if is_persistent(database) else None
+        )
     except (OSError, StoreError) as error:
         if db is not None:
             db.close()
         otherwise = "set store_responses = false"
         elsewhere = f"name a file elsewhere, or {otherwise}"
-        refused = not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
+        refused = not_writable(Path(database), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from dragoman.database_location import DatabaseLocation, database_exists
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.store.connection import exists
 from dragoman.store.errors import StoreBusy, StoreError, StoreFull
@@ -17,7 +18,7 @@ from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.identity_reader import has_identities
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
-from dragoman.store.sqlite import MEMORY, connect_to_read
+from dragoman.store.sqlite import connect_to_read
 
 # Seconds to wait for a lock if the result is not essential.
 _PEEK_TIMEOUT = 1.0
@@ -45,42 +46,48 @@ class IdentityFile:
 
 @contextmanager
 def open_identity_file(
-    path: str, clock: Callable[[], float], *, read_only: bool = False, timeout: float = LOCK_TIMEOUT
+    database: DatabaseLocation,
+    clock: Callable[[], float],
+    *,
+    read_only: bool = False,
+    timeout: float = LOCK_TIMEOUT,
 ) -> Iterator[IdentityFile]:
     """Open or make the file; to read only, a missing file is empty and not made. Failures are a `StoreError` with the
     remedy."""
-    check_owner(Path(path))
+    check_owner(Path(database))
     try:
-        _check_version(path, timeout)
-        with closing(open_record_tables(path, read_only=read_only, timeout=timeout, otherwise=_OTHERWISE)) as tables:
+        _check_version(database, timeout)
+        with closing(
+            open_record_tables(database, read_only=read_only, timeout=timeout, otherwise=_OTHERWISE)
+        ) as tables:
             yield IdentityFile(tables, clock)
     except StoreError as error:
-        raise _problem(path, error) from None
+        raise _problem(database, error) from None
 
 
-def requires_keys(path: str) -> bool:
+def requires_keys(database: DatabaseLocation) -> bool:
     """Whether a file has any identity, which closes its gateway; False if that cannot be read."""
     try:
-        return has_identities(path)
+        return has_identities(database)
     except StoreError:
         return False
 
 
-def may_accept(path: str, digest: bytes) -> bool:
+def may_accept(database: DatabaseLocation, digest: bytes) -> bool:
     """Whether a file has a digest; True if that cannot be read, as by another user: its gateway knows."""
-    if not path or path == MEMORY or not Path(path).exists():
+    if not database_exists(database):
         return False
     try:
-        with closing(open_record_tables(path, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
+        with closing(open_record_tables(database, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
             return exists(tables.connection, "SELECT 1 FROM digests WHERE digest = ?", (digest,))
     except (OSError, ConfigError, StoreError):
         return True
 
 
-def bind_key_names(path: str, owners: Mapping[str, bytes]) -> list[str]:
+def bind_key_names(database: DatabaseLocation, owners: Mapping[str, bytes]) -> list[str]:
     """Bind names of the configuration's keys to their owners in the file at a path, which is made if there is none.
     Gives the names that belong to other owners."""
-    with closing(open_record_tables(path, otherwise=_OTHERWISE)) as tables:
+    with closing(open_record_tables(database, otherwise=_OTHERWISE)) as tables:
         return Identities(tables.connection).bind_names(owners)
 
 
@@ -101,24 +108,24 @@ def check_owner(path: Path) -> None:
         )
 
 
-def _check_version(path: str, timeout: float) -> None:
+def _check_version(database: DatabaseLocation, timeout: float) -> None:
     """Refuse a file of another version: a gateway of the older one may be running."""
-    if not Path(path).exists():
+    if not database_exists(database):
         return
-    with closing(connect_to_read(Path(path), timeout)) as db:
+    with closing(connect_to_read(Path(database), timeout)) as db:
         version = db.version
     if version > len(STEPS):
-        raise DragomanError(f"{path} was written by a newer version: use the release that wrote it")
+        raise DragomanError(f"{database} was written by a newer version: use the release that wrote it")
     # A new file has the version 0.
     if 0 < version < len(STEPS):
         raise DragomanError(
-            f"{path} was written by an older version: start the gateway once, which brings it up to date"
+            f"{database} was written by an older version: start the gateway once, which brings it up to date"
         )
 
 
-def _problem(path: str, error: StoreError) -> StoreError:
+def _problem(database: DatabaseLocation, error: StoreError) -> StoreError:
     if isinstance(error, StoreBusy):
-        return StoreBusy(f"{path} is locked by another process; nothing was changed: try again")
+        return StoreBusy(f"{database} is locked by another process; nothing was changed: try again")
     if isinstance(error, StoreFull):
-        return StoreError(f"the disk of {path} is full; nothing was changed: make room, and try again")
-    return StoreError(f"{path} cannot be used ({error}); nothing was changed: dragoman db check examines it")
+        return StoreError(f"the disk of {database} is full; nothing was changed: make room, and try again")
+    return StoreError(f"{database} cannot be used ({error}); nothing was changed: dragoman db check examines it")

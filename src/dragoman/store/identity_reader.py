@@ -11,11 +11,12 @@ from typing import TypeVar
 
 import msgspec
 
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.identities.identity import StoredIdentity
 from dragoman.store.errors import StoreError, store_error
 from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
-from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect_to_read
+from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
 T = TypeVar("T")
 # How long, in seconds, a process that has the file for itself is waited for.
@@ -28,8 +29,8 @@ class IdentityReader:
     """The identities of the file at a path, which may be missing, replaced or restored at any time. One thread at a
     time may use it, whichever that is."""
 
-    def __init__(self, path: str, timeout: float = _LOCK_TIMEOUT) -> None:
-        self._path = None if path == MEMORY else Path(path).absolute()
+    def __init__(self, database: DatabaseLocation, timeout: float = _LOCK_TIMEOUT) -> None:
+        self._path = Path(database).absolute() if is_persistent(database) else None
         self._timeout = timeout
         self._db: SQLiteConnection | None = None
         self._opened_at = 0.0
@@ -136,19 +137,19 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def has_identities(path: str) -> bool:
+def has_identities(database: DatabaseLocation) -> bool:
     """Whether the file at a path has any identity, revoked ones included; `StoreError` if it cannot be read."""
-    if path in ("", MEMORY):
+    if not is_persistent(database):
         return False
-    with closing(IdentityReader(path)) as reader:
+    with closing(IdentityReader(database)) as reader:
         return reader.has_any()
 
 
-def count_identities(path: str, now: float) -> IdentityCount:
+def count_identities(database: DatabaseLocation, now: float) -> IdentityCount:
     """The number of identities in the file at a path; `StoreError` if it cannot be read."""
-    if path in ("", MEMORY):
+    if not is_persistent(database):
         return IdentityCount()
-    with closing(IdentityReader(path)) as reader:
+    with closing(IdentityReader(database)) as reader:
         return reader.count(now)
 
 

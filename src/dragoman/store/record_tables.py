@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from dragoman.database_location import MEMORY, DatabaseLocation, database_exists
 from dragoman.errors import ConfigError
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records, TagSets, UsageRollups
 from dragoman.store.session_tables import SessionTables
-from dragoman.store.sqlite import MEMORY, SQLiteConnection, connect, connect_to_read
+from dragoman.store.sqlite import SQLiteConnection, connect, connect_to_read
 from dragoman.store.unassigned import UnassignedRows
 from dragoman.store.write_errors import not_writable
 
@@ -103,7 +104,7 @@ class RecordTables:
 
 
 def open_record_tables(
-    path: str,
+    database: DatabaseLocation,
     *,
     read_only: bool = False,
     timeout: float = LOCK_TIMEOUT,
@@ -112,12 +113,12 @@ def open_record_tables(
     """Open or make the file; to read only, a missing file is empty and not made. One thread at a time may use it.
     `otherwise` is how to do without the file."""
     try:
-        db = _opened_to_read(path, timeout) if read_only else _opened(path, timeout)
+        db = _opened_to_read(database, timeout) if read_only else _opened(database, timeout)
     except StoreBusy:
         raise
     except (OSError, StoreError) as error:
         elsewhere = f"name a file elsewhere, or {otherwise}"
-        refused = None if read_only else not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
+        refused = None if read_only else not_writable(Path(database), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
@@ -155,7 +156,7 @@ def _opened(path: str, timeout: float) -> SQLiteConnection:
 
 def _opened_to_read(path: str, timeout: float) -> SQLiteConnection:
     place = Path(path)
-    if path == MEMORY or not place.exists():
+    if not database_exists(path):
         return _opened(MEMORY, timeout)
     db = connect_to_read(place, timeout)
     try:
@@ -170,12 +171,12 @@ def _opened_to_read(path: str, timeout: float) -> SQLiteConnection:
     return db
 
 
-def is_outdated(path: str) -> bool:
+def is_outdated(database: DatabaseLocation) -> bool:
     """Whether there is a file of an older version, which the next writer migrates."""
-    if path == MEMORY or not Path(path).exists():
+    if not database_exists(database):
         return False
     try:
-        with closing(connect_to_read(Path(path), LOCK_TIMEOUT)) as db:
+        with closing(connect_to_read(Path(database), LOCK_TIMEOUT)) as db:
             return db.version < len(STEPS)
     except StoreError:
         # Opening the file reports the problem.

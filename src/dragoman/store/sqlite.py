@@ -11,7 +11,6 @@ from typing import Any
 from dragoman.store.connection import Row, Values
 from dragoman.store.errors import StoreBusy, StoreError, StoreFull, StoreInterrupted
 
-MEMORY = ":memory:"
 # Another connection has the lock, and will release it: of the file, or of a shared cache.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _KINDS = {sqlite3.SQLITE_FULL: StoreFull, sqlite3.SQLITE_INTERRUPT: StoreInterrupted}

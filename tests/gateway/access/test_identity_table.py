@@ -13,6 +13,7 @@ from queue import Queue
 import pytest
 
 from dragoman.config.settings import Storage
+from dragoman.database_location import MEMORY
 from dragoman.gateway.access import identity_table as module
 from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey, identity_table
 from dragoman.gateway.workers.shared_memory import SharedMemory
@@ -20,7 +21,7 @@ from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.identity import Identity, Rights
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers
-from dragoman.store import MEMORY, open_tables
+from dragoman.store import open_tables
 from dragoman.store.identity_reader import IdentityReader
 from tests.identities.holders import holder
 from tests.step_counting import assert_linear

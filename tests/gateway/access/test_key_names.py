@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Storage
+from dragoman.database_location import MEMORY
 from dragoman.gateway.access.key_names import bind_names
 from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.errors import KeyExists
 from dragoman.identities.identity import COMMAND_LINE, Identity
 from dragoman.identities.members import KeyMembers
-from dragoman.store import MEMORY
 from tests.identities.holders import holder
 from tests.store.opened import opened
 

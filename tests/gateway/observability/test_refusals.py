@@ -112,7 +112,7 @@ def sentences(folder: Path, house: House) -> set[str]:
     assert directory_of(path).exists()
     details = row["details"]
     assert isinstance(details, dict)
-    recorded = RecordFile(path=path, zone=zone_of("UTC"))
+    recorded = RecordFile(database=path, zone=zone_of("UTC"))
     page = "\n".join(as_page(exchange, recorded, OutputScreen(terminal=False, width=10_000)))
     assert str(line["refusal"]) in page
     return {str(line["refusal"]), exchange.entry.refusal, str(details["refusal"]), str(as_json(exchange)["refusal"])}

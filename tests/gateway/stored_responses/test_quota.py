@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
+from dragoman.config.settings import MEBIBYTE, Storage
+from dragoman.database_location import MEMORY
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.quota import Quota
 from dragoman.gateway.stored_responses.store_failures import NotStored, StorageFull

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.settings import Storage
+from dragoman.database_location import MEMORY
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import NotStored, await_result, change, check, unreadable
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store import StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.responses import Item
 from tests import virtual_time
 from tests.store.asked import add, another, asking, asking_in_virtual_time, known

@@ -60,7 +60,7 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
 def _stored_keys(settings: Settings) -> IdentityCount | None:
     """The number of gateway keys of the database; None if it cannot be read, which another section reports."""
     try:
-        return count_identities(settings.storage.path, time.time())
+        return count_identities(settings.storage.location, time.time())
     except StoreError:
         return None
 

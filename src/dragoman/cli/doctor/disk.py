@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.cli.doctor.report import DATABASE, READABLE, DoctorFinding, Section
 from dragoman.config.config_file import state_directory
 from dragoman.config.settings import Settings, Storage
-from dragoman.store import MEMORY
+from dragoman.database_location import is_persistent
 from dragoman.store.file_state import inspect
 
 # With less than this a store or a log may soon not be written.
@@ -26,7 +26,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
     directory = state_directory(environ)
     store = settings.storage.path if settings is not None and _is_used(settings.storage) else ""
     places = [directory] if directory is not None else []
-    if store not in ("", MEMORY) and Path(store).parent not in places:
+    if is_persistent(store) and Path(store).parent not in places:
         places.append(Path(store).parent)
     if not places:
         finding = DoctorFinding(
@@ -96,7 +96,7 @@ def _is_used(storage: Storage) -> bool:
 def store(settings: Settings) -> Section:
     """Whether the database file can be used, and its version."""
     title, path = "Store", settings.storage.path
-    if not _is_used(settings.storage) or path in ("", MEMORY):
+    if not _is_used(settings.storage) or not settings.storage.is_persistent:
         why = "in memory, while the process runs" if settings.storage.store_responses else "nothing is stored"
         return Section(title, (("stored", why),))
     place = Path(path)

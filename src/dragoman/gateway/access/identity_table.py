@@ -31,7 +31,7 @@ from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.identities.identity import DATABASE, LOCAL_OWNER, Identity
 from dragoman.identities.key_text import digest_of, is_mistyped
-from dragoman.store import MEMORY, StoreError
+from dragoman.store import StoreError
 from dragoman.store.identity_reader import IdentityReader
 
 # Seconds between two questions to the database, and for its thread to end.
@@ -294,7 +294,7 @@ def identity_table(
     storage: Storage, page: SharedMemory | None, report: Report | None, *, reads_database: bool
 ) -> IdentityTable:
     """The table of a worker, with the keys of the file that `storage.path` names."""
-    reader = IdentityReader(storage.path) if reads_database and storage.path not in ("", MEMORY) else None
+    reader = IdentityReader(storage.location) if reads_database and storage.is_persistent else None
     return IdentityTable(reader, key_grace=storage.key_grace, page=page, report=report)
 
 

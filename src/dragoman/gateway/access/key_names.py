@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from dragoman.config.settings import Storage
+from dragoman.database_location import database_exists
 from dragoman.errors import DragomanError
 from dragoman.gateway.access.identity_table import Report
 from dragoman.identities.identity import FILE, Identity
-from dragoman.store import MEMORY
 from dragoman.store.identity_file import bind_key_names
 
 
@@ -19,12 +18,12 @@ async def bind_names(storage: Storage, keys: Sequence[Identity], report: Report)
     """Bind the names of keys, and report names of other owners. A gateway that stores nothing makes no
     file for them."""
     owners = {key.name: key.owner for key in keys if key.source == FILE}
-    if not owners or storage.path in ("", MEMORY):
+    if not owners or not storage.is_persistent:
         return
-    if not (storage.record_requests or storage.store_responses or Path(storage.path).exists()):
+    if not (storage.record_requests or storage.store_responses or database_exists(storage.location)):
         return
     try:
-        others = await asyncio.to_thread(bind_key_names, storage.path, owners)
+        others = await asyncio.to_thread(bind_key_names, storage.location, owners)
     except DragomanError as error:
         report("cannot store the names of gateway keys", {"reason": str(error)})
         return

@@ -9,6 +9,7 @@ from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.errors import ConfigError
 from dragoman.gateway.admin.framework import AdminError
 from dragoman.identities.errors import (
@@ -48,13 +49,15 @@ class KeyDatabase:
         self._turn = asyncio.Lock()
         self._requests = 0
 
-    async def read(self, path: str, work: Callable[[Identities], T]) -> T:
+    async def read(self, database: DatabaseLocation, work: Callable[[Identities], T]) -> T:
         """Read keys of a file, all of them from one moment."""
-        return await self._run(partial(_read, path, self._timeout, work))
+        return await self._run(partial(_read, database, self._timeout, work))
 
-    async def change(self, path: str, clock: Callable[[], float], work: Callable[[IdentityChanges], T]) -> T:
+    async def change(
+        self, database: DatabaseLocation, clock: Callable[[], float], work: Callable[[IdentityChanges], T]
+    ) -> T:
         """Change keys of a file in one transaction, which is on the disk when this returns."""
-        return await self._run(partial(_change, path, self._timeout, clock, work))
+        return await self._run(partial(_change, database, self._timeout, clock, work))
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._requests > _MAX_WAITING:
@@ -87,11 +90,13 @@ def refused(error: KeyChangeError) -> AdminError:
     return AdminError(_STATUSES[type(error)], f"{pointer}{error.problem}", error.remedy)
 
 
-def _read(path: str, timeout: float, work: Callable[[Identities], T]) -> T:
-    with closing(open_record_tables(path, read_only=True, timeout=timeout)) as tables, tables.reading():
+def _read(database: DatabaseLocation, timeout: float, work: Callable[[Identities], T]) -> T:
+    with closing(open_record_tables(database, read_only=True, timeout=timeout)) as tables, tables.reading():
         return work(Identities(tables.connection))
 
 
-def _change(path: str, timeout: float, clock: Callable[[], float], work: Callable[[IdentityChanges], T]) -> T:
-    with closing(open_record_tables(path, timeout=timeout)) as tables, tables.transaction():
+def _change(
+    database: DatabaseLocation, timeout: float, clock: Callable[[], float], work: Callable[[IdentityChanges], T]
+) -> T:
+    with closing(open_record_tables(database, timeout=timeout)) as tables, tables.transaction():
         return work(IdentityChanges(tables.connection, clock))

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from dragoman.config.configured_keys import configured_names
 from dragoman.config.key_patterns import ConfiguredPatterns
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.gateway.admin.framework import (
     AdminCall,
     AdminEndpoint,
@@ -39,7 +40,6 @@ from dragoman.identities.views import (
     keys_view_of,
     view_of,
 )
-from dragoman.store import MEMORY
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.wire.json import encode
@@ -83,7 +83,7 @@ class KeyRotation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 async def list_keys(call: AdminCall, parameters: KeysParameters) -> KeysView:
     """Keys of the configuration and of the database, in the order of their names."""
     after, limit = parameters.after, parameters.n
-    stored = await call.services.keys.read(_file_of(call), lambda identities: identities.page(after, limit + 1))
+    stored = await call.services.keys.read(_database_of(call), lambda identities: identities.page(after, limit + 1))
     return keys_view_of(call.runtime.settings.keys, stored, _now(call), after=after, limit=limit)
 
 
@@ -100,7 +100,7 @@ async def show_key(call: AdminCall, _: Nothing) -> KeyView:
             raise KeyMissing("", f"there is no key {name}", _LISTED)
         return stored
 
-    return _tagged(call, await call.services.keys.read(_file_of(call), get))
+    return _tagged(call, await call.services.keys.read(_database_of(call), get))
 
 
 async def create_key(call: AdminCall, body: NewKey) -> IssuedKey:
@@ -144,7 +144,7 @@ async def revoke_key(call: AdminCall, _: Nothing) -> KeyView:
 async def show_audit(call: AdminCall, parameters: AuditParameters) -> AuditView:
     """Changes of keys, the latest first."""
     before, limit = parameters.before, parameters.n
-    entries = await call.services.keys.read(_file_of(call), lambda identities: identities.audit(before, limit + 1))
+    entries = await call.services.keys.read(_database_of(call), lambda identities: identities.audit(before, limit + 1))
     return audit_view_of(entries, limit)
 
 
@@ -193,14 +193,14 @@ def expected_generation(call: AdminCall) -> int:
 
 async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIdentity]) -> KeyView:
     """Change a key of the file."""
-    path = _file_of(call)
-    if path == MEMORY:
+    database = _database_of(call)
+    if not is_persistent(database):
         problem = "storage.path names no file, which keys are stored in"
         raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
     if call.runtime.guard.identities.problem:
         # It may be another file now, whose keys are not in force.
         raise AdminError(503, "gateway keys of the database cannot be read now", "see /readyz for the reason")
-    return _tagged(call, await call.services.keys.change(path, lambda: _now(call), work))
+    return _tagged(call, await call.services.keys.change(database, lambda: _now(call), work))
 
 
 async def _warn(call: AdminCall, view: KeyView) -> None:
@@ -246,8 +246,8 @@ def _maker(call: AdminCall) -> Maker:
     return Maker(name=call.identity.name, key=call.identity)
 
 
-def _file_of(call: AdminCall) -> str:
-    return call.runtime.settings.storage.path or MEMORY
+def _database_of(call: AdminCall) -> DatabaseLocation:
+    return call.runtime.settings.storage.location
 
 
 def _now(call: AdminCall) -> float:

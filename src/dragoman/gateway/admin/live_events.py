@@ -14,6 +14,7 @@ from time import time_ns
 import msgspec
 from msgspec import Struct
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.gateway.admin.framework import NO_STORE, AdminCall, AdminEndpoint, AdminError, event_stream
 from dragoman.gateway.admin.record_endpoints import records_of
 from dragoman.identities.identity import VIEWER
@@ -100,7 +101,7 @@ class LiveEvents:
         """How many streams are open."""
         return self._streams.total()
 
-    async def join(self, path: str, key: str) -> EventRing:
+    async def join(self, database: DatabaseLocation, key: str) -> EventRing:
         """Begin a stream for a key: the ring, with all events until now."""
         if self._streams[key] >= MAX_STREAMS_OF_KEY:
             raise AdminError(429, f"{MAX_STREAMS_OF_KEY} streams of events of this key are open", "close one")
@@ -112,7 +113,7 @@ class LiveEvents:
             self._idle = None
         try:
             if self._follower is None:
-                self._follower = JournalFollower(path)
+                self._follower = JournalFollower(database)
                 self._ring = EventRing(random_token(12))
             ring = self._ring
             await self.refresh()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import TypeVar
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.errors import ConfigError
 from dragoman.gateway.admin.framework import AdminError
 from dragoman.store import StoreError
@@ -56,7 +57,7 @@ class QueryRunner:
 
     async def run(
         self,
-        path: str,
+        database: DatabaseLocation,
         key: str,
         query: Callable[[RecordTables], T],
         prepare: Callable[[], Awaitable[None]] | None = None,
@@ -75,7 +76,7 @@ class QueryRunner:
             self._running.discard(key)
             raise
         limits = _Query(self._clock, self.seconds)
-        work = asyncio.ensure_future(asyncio.to_thread(_run, path, limits, query))
+        work = asyncio.ensure_future(asyncio.to_thread(_run, database, limits, query))
         # The thread ends soon after its client has gone; until then the query counts.
         work.add_done_callback(lambda _: self._running.discard(key))
         try:
@@ -94,8 +95,8 @@ class QueryRunner:
             raise AdminError(503, "the records cannot be read", error.remedy) from None
 
 
-def _run(path: str, limits: _Query, query: Callable[[RecordTables], T]) -> T:
-    with closing(open_record_tables(path, read_only=True)) as tables:
+def _run(database: DatabaseLocation, limits: _Query, query: Callable[[RecordTables], T]) -> T:
+    with closing(open_record_tables(database, read_only=True)) as tables:
         tables.set_interrupt(limits.must_end, _STEPS)
         with tables.reading():
             return query(tables)

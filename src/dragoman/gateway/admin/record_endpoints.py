@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from dragoman.database_location import DatabaseLocation
 from dragoman.errors import UsageError
 from dragoman.gateway.admin.framework import AdminCall, AdminEndpoint, AdminError, Nothing, endpoint, of_calling_key
 from dragoman.identities.identity import CLIENT
@@ -36,7 +37,6 @@ from dragoman.records.views.sessions import (
     thread_page_view,
 )
 from dragoman.records.views.usage import UsageView
-from dragoman.store import MEMORY
 from dragoman.store.identities import Identities
 from dragoman.store.record_queries import KeyScope, RecordFilter
 from dragoman.store.record_tables import RecordTables
@@ -269,12 +269,12 @@ def now_in_micro() -> int:
     return time.time_ns() // 1000
 
 
-def records_of(call: AdminCall) -> str:
+def records_of(call: AdminCall) -> DatabaseLocation:
     """The file of the records; an error where none are recorded."""
     storage = call.runtime.settings.storage
-    if not storage.path or storage.path == MEMORY:
+    if not storage.is_persistent:
         raise AdminError(404, "storage.path names no file: nothing is recorded", "name a file in storage.path")
-    return storage.path
+    return storage.location
 
 
 def scope_of(call: AdminCall) -> KeyScope | None:

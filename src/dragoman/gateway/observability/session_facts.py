@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
@@ -19,7 +20,6 @@ from dragoman.sessions.classes import class_of
 from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
-from dragoman.store import MEMORY
 from dragoman.wire.conversation_history import HistoryCopies, HistoryReader
 from dragoman.wire.history_digest import digest
 
@@ -46,13 +46,13 @@ class SessionFacts:
         self.is_recorded = False
         self.is_required = False
 
-    def attach_records(self, path: str, log: Log) -> None:
+    def attach_records(self, database: DatabaseLocation, log: Log) -> None:
         """Use the digest key of the records; without it, conversations do not outlive the process."""
-        if not path or path == MEMORY:
+        if not is_persistent(database):
             return
         self.is_recorded = True
         try:
-            self._secret = secret_in(directory_of(path))
+            self._secret = secret_in(directory_of(database))
         except OSError as error:
             message = "cannot read digest key: conversations are not recognized after a restart"
             log.event("warn", message, reason=str(error))

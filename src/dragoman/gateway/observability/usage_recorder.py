@@ -18,7 +18,6 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.routing.target import Target
-from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -76,7 +75,7 @@ class UsageRecorder:
     def start(self, on_ingested: OnIngested | None = None) -> None:
         """Start, if anything is recorded; the ingest thread calls `on_ingested` with what is in the tables."""
         storage = self._storage
-        if self._journal is not None or not storage.record_requests or storage.path in ("", MEMORY):
+        if self._journal is not None or not storage.record_requests or not storage.is_persistent:
             return
         # Here: commands that make a service to look something up account for nothing.
         from dragoman.records.ingest_thread import IngestThread
@@ -85,7 +84,7 @@ class UsageRecorder:
         from dragoman.records.journal_sync import JournalSync
 
         self._loop = asyncio.get_running_loop()
-        directory = directory_of(storage.path)
+        directory = directory_of(storage.location)
         if storage.durability == MACHINE:
             self._sync = JournalSync(self._not_synced)
             self._journal = Journal(directory, retire=self._sync.retire)
@@ -95,7 +94,7 @@ class UsageRecorder:
         if self._journal.problem:
             self._log_change()
         self._ingest_thread = IngestThread(
-            storage.path,
+            storage.location,
             self._journal,
             days=storage.record_days,
             tend=self._have_tended,

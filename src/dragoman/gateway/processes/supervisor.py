@@ -29,7 +29,7 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.table import own_table
 from dragoman.protocols.registry import load_codecs
-from dragoman.store import MEMORY, open_tables
+from dragoman.store import open_tables
 from dragoman.tokens.table import fitted_table
 
 # A loop that has not turned for this long is stalled. An outside watcher waits a little longer, so that the process can
@@ -91,8 +91,8 @@ def serve(
 
 def check_store(storage: Storage) -> None:
     """Open and close the store; a `ConfigError` has the reason if that fails."""
-    if storage.store_responses and storage.path not in ("", MEMORY):
-        open_tables(storage.path, storage.response_days).close()
+    if storage.store_responses and storage.is_persistent:
+        open_tables(storage.location, storage.response_days).close()
 
 
 def raise_file_limit() -> None:

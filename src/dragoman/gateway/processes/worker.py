@@ -118,7 +118,7 @@ class Worker:
         await self._persisted_cooldowns.load()
         storage = self._runtime.settings.storage
         if storage.record_requests:
-            self._runtime.session_facts.attach_records(storage.path, self._worker_settings.log)
+            self._runtime.session_facts.attach_records(storage.location, self._worker_settings.log)
         self._collector.follow()
         self._runtime.usage_recorder.start(self._collector.on_ingested)
         if self._others is not None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
+from dragoman.config.settings import MEBIBYTE, Storage
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.leases import nothing
 from dragoman.gateway.stored_responses.store_failures import StorageFull, undone
@@ -34,8 +34,7 @@ class Quota:
         clock: Callable[[], float],
         bytes_by_owner: Mapping[bytes, int] | None = None,
     ) -> None:
-        in_memory = storage.path in ("", MEMORY)
-        self._max_bytes = min(storage.max_bytes, _IN_MEMORY) if in_memory else storage.max_bytes
+        self._max_bytes = storage.max_bytes if storage.is_persistent else min(storage.max_bytes, _IN_MEMORY)
         self._max_bytes_per_key = storage.max_bytes_per_key
         self._store = store if self._max_bytes or self._max_bytes_per_key else None
         self._log = log

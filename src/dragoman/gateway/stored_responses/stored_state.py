@@ -28,7 +28,7 @@ from dragoman.gateway.stored_responses.references import References
 from dragoman.gateway.thread_offload import offload
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.routing.target import Target
-from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store import Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.worker_thread import Alarm
 
 # Seconds until the next check for expired rows, if there were none.
@@ -50,7 +50,7 @@ class StoredState:
         self.store: Store | None = None
         bytes_by_owner: dict[bytes, int] = {}
         if storage.store_responses:
-            tables = open_tables(storage.path or MEMORY, storage.response_days)
+            tables = open_tables(storage.location, storage.response_days)
             bytes_by_owner = tables.bytes_by_owner()
             self.store = Store(tables, self._lost, clock, alarm)
         self.quota = Quota(storage, self.store, log, clock, bytes_by_owner)
