@@ -21,6 +21,14 @@ class StoreInterrupted(StoreError):
     """A query was ended before its result."""
 
 
+class StoreConflict(StoreError):
+    """Another transaction changed the same rows; the work item may succeed if it is run again."""
+
+
+class StoreAway(StoreError):
+    """The server of the database does not answer, or cannot write; a commit that it did not answer may be done."""
+
+
 def store_error(error: BaseException) -> StoreError:
     """The same as a new error of the store, which leads to no frame."""
     kind = type(error) if isinstance(error, StoreError) else StoreError

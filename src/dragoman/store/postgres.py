@@ -1,0 +1,324 @@
+"""PostgreSQL: connections to the server of `storage.database`. No other module knows the driver or its errors
+(decision 47).
+
+A pooler in transaction mode may give each transaction another session of the server. So no statement is prepared by
+name, nothing is set for a session, and each statement runs in a transaction that begins with the schema's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import count
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.pq import Format, TransactionStatus
+from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader
+from psycopg.types.string import StrDumper
+
+from dragoman.store.connection import Row, Values
+from dragoman.store.errors import StoreAway, StoreBusy, StoreConflict, StoreError, StoreFull, StoreInterrupted
+from dragoman.store.placeholders import numbered
+from dragoman.store.statement_watcher import StatementWatcher
+
+T = TypeVar("T")
+
+SCHEMA = "dragoman"
+# One query each: the schema costs no round trip. A reader has one snapshot. A writer sees rows that were committed
+# while it waited for a lock, so that many may add to one total.
+_BEGIN_WRITES = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO {SCHEMA}".encode()
+_BEGIN_READS = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO {SCHEMA}".encode()
+# Rows that `each` reads at a time.
+_AT_ONCE = 500
+# Seconds, the driver's least.
+_MIN_CONNECT_TIMEOUT = 2
+# A write in a transaction that only reads, or on a server that does: an old primary after a failover.
+_READ_ONLY = "25006"
+_KINDS: dict[str, tuple[type[StoreError], str]] = {
+    "40001": (StoreConflict, "another transaction changed the same rows"),
+    "40P01": (StoreConflict, "two transactions waited for each other"),
+    "53100": (StoreFull, "the disk of the server is full"),
+    "53300": (StoreBusy, "the server has no connection left"),
+    "55P03": (StoreBusy, "another transaction held a lock for too long"),
+    "57014": (StoreInterrupted, "the statement was interrupted"),
+    "57P03": (StoreBusy, "the server is starting or stopping"),
+}
+# The library gives no SQLSTATE for a connection that was refused. A server that reports in another language counts as
+# away, which differs in words alone.
+_REFUSALS = {
+    "53300": re.compile(r"too many (clients|connections)|connection slots|no more connections"),
+    "57P03": re.compile(r"is (starting up|shutting down|not yet accepting connections|in recovery mode)"),
+}
+# Hosts and names in messages. A password that is not percent-encoded can end up in their place.
+_PLACE = {
+    "host": re.compile(r"[\w.:%-]*|/[\w./-]*|@[\w.-]+"),
+    "hostaddr": re.compile(r"[0-9A-Fa-f.:%\w]*"),
+    "port": re.compile(r"[0-9]{0,5}"),
+    "dbname": re.compile(r"[\w.-]*"),
+}
+_UNREADABLE = "the address of the database cannot be read"
+
+
+class PostgresAddress:
+    """The address of a server, of which messages name host, port and database, and nothing else."""
+
+    __slots__ = ("_parameters", "_place")
+
+    def __init__(self, text: str) -> None:
+        try:
+            parameters = {name: str(value) for name, value in conninfo.conninfo_to_dict(text).items()}
+        except (psycopg.Error, UnicodeError):
+            # The driver's message quotes the address.
+            parameters = {"port": _UNREADABLE}
+        for name, form in _PLACE.items():
+            if not all(form.fullmatch(one) for one in parameters.get(name, "").split(",")):
+                raise StoreError(f"{_UNREADABLE}; percent-encode special characters of user and password")
+        self._place = _place(parameters)
+        self._parameters = {
+            "application_name": "dragoman",
+            "target_session_attrs": "read-write",
+            **parameters,
+            "client_encoding": "UTF8",
+        }
+
+    def __str__(self) -> str:
+        return self._place
+
+    def __repr__(self) -> str:
+        return f"PostgresAddress({self._place})"
+
+    def text(self, timeout: float) -> str:
+        """The address for the driver, which may take some seconds per host to connect."""
+        seconds = str(max(int(timeout), _MIN_CONNECT_TIMEOUT))
+        return conninfo.make_conninfo(**{"connect_timeout": seconds, **self._parameters})
+
+
+def _place(parameters: dict[str, str]) -> str:
+    hosts = (parameters.get("host") or parameters.get("hostaddr") or "local socket").split(",")
+    ports = parameters.get("port", "").split(",")
+    # One port is that of all hosts.
+    ports = ports if len(ports) == len(hosts) else ports * len(hosts)
+    places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False))
+    name = parameters.get("dbname")
+    return f"{places}/{name}" if name else places
+
+
+class PostgresConnection:
+    """A connection that is opened by its first transaction, and opened again by the next one after it was lost."""
+
+    in_unit = False
+
+    def __init__(self, address: PostgresAddress, timeout: float) -> None:
+        # Seconds that a statement may take.
+        self.timeout = timeout
+        self._address = address
+        self._watcher = StatementWatcher()
+        self._driver: psycopg.Connection[Row] | None = None
+        # A transaction was begun, and neither committed nor taken back by its code; its connection may be lost.
+        self._has_begun = False
+        self._only_reads = False
+        self._is_closed = False
+        self._cursors = count(1)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._driver is not None and self._driver.pgconn.transaction_status in (
+            TransactionStatus.INTRANS,
+            TransactionStatus.INERROR,
+        )
+
+    def change(self, statement: str, values: Values = (), /) -> int:
+        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).rowcount)
+
+    def many(self, statement: str, rows: Iterable[Values], /) -> None:
+        self._within(lambda driver: _cursor(driver).executemany(numbered(statement), rows))
+
+    def row(self, statement: str, values: Values = (), /) -> Row | None:
+        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchone())
+
+    def rows(self, statement: str, values: Values = (), /) -> list[Any]:
+        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchall())
+
+    def number(self, statement: str, values: Values = (), /) -> int:
+        return int(self.rows(statement, values)[0][0])
+
+    def each(self, statement: str, values: Values = (), /) -> Iterator[Any]:
+        is_own = not self._has_begun
+        if is_own:
+            self.begin()
+        try:
+            name = f"each{next(self._cursors)}"
+            self.change(f"DECLARE {name} NO SCROLL CURSOR FOR {statement}", values)
+            while rows := self.rows(f"FETCH {_AT_ONCE} FROM {name}"):
+                yield from rows
+            self.change(f"CLOSE {name}")
+            if is_own:
+                self.commit()
+        finally:
+            if is_own:
+                self.rollback()
+
+    def begin(self, *, writes: bool = True) -> None:
+        if self._has_begun or self.in_unit:
+            # The connection was lost, and with it earlier writes of others.
+            raise StoreError("the transaction was taken back")
+        statement = _BEGIN_WRITES if writes else _BEGIN_READS
+        self._only_reads = not writes
+        is_new = self._driver is None
+        try:
+            self._call(lambda driver: driver.execute(statement))
+        except StoreAway:
+            # The server may have closed a connection that was idle; nothing was done in it.
+            if is_new or self._watcher.has_fired:
+                raise
+            self._call(lambda driver: driver.execute(statement))
+        self._has_begun = True
+
+    def commit(self) -> None:
+        if self._driver is None or self._driver.pgconn.transaction_status == TransactionStatus.INERROR:
+            # The server would answer COMMIT with success and take the transaction back.
+            self.rollback()
+            raise StoreError("the transaction was taken back")
+        self._control("COMMIT")
+        self._has_begun = False
+
+    def rollback(self) -> None:
+        try:
+            if self.in_transaction:
+                # The server takes back what a lost connection has begun.
+                with suppress(StoreAway):
+                    self._control("ROLLBACK")
+        finally:
+            self._has_begun = False
+
+    def savepoint(self, name: str) -> None:
+        self._control(f'SAVEPOINT "{name}"')
+
+    def release(self, name: str) -> None:
+        self._control(f'RELEASE SAVEPOINT "{name}"')
+
+    def rollback_to(self, name: str) -> None:
+        self._control(f'ROLLBACK TO SAVEPOINT "{name}"')
+
+    def commits(self) -> int:
+        # Writers do not wait for each other, so no commit of another one ends a wait.
+        return 0
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._let_go()
+        self._watcher.close()
+
+    def _within(self, work: Callable[[psycopg.Connection[Row]], T]) -> T:
+        """Do something in the open transaction, or in one of its own."""
+        if self._has_begun:
+            return self._call(work)
+        self.begin()
+        try:
+            done = self._call(work)
+            self.commit()
+        finally:
+            self.rollback()
+        return done
+
+    def _control(self, statement: str) -> None:
+        self._call(lambda driver: driver.execute(statement.encode()))
+
+    def _call(self, work: Callable[[psycopg.Connection[Row]], T]) -> T:
+        """Do something within the time of a statement. An error of the driver does not become a context of the store's:
+        it holds the password."""
+        try:
+            driver = self._driver or self._connected()
+            self._watcher.begin(self.timeout)
+            try:
+                return work(driver)
+            finally:
+                self._watcher.end()
+        except psycopg.Error as error:
+            failure = self._failure(error)
+        raise failure
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        if self._is_closed:
+            raise StoreError("the connection is closed")
+        if self._has_begun:
+            raise StoreError("the transaction was taken back")
+        driver = psycopg.Connection.connect(
+            self._address.text(self.timeout), autocommit=True, prepare_threshold=None, context=_ADAPTERS
+        )
+        self._watcher.watch(driver.fileno())
+        self._driver = driver
+        return driver
+
+    def _failure(self, error: psycopg.Error) -> StoreError:
+        """An error of the driver in words of our own, since the driver's have addresses, users and values."""
+        state = error.sqlstate
+        if self._driver is None:
+            state = next((state for state, form in _REFUSALS.items() if form.search(str(error))), None)
+        lost = state is None or (self._driver is not None and self._driver.closed)
+        if state == _READ_ONLY and not self._only_reads:
+            self._let_go()
+            return StoreAway(f"the database {self._address} is read-only")
+        if lost:
+            self._let_go()
+            return StoreAway(f"the database {self._address} does not answer")
+        kind, words = _KINDS.get(state or "", (StoreError, "the server refused a statement"))
+        return kind(f"the database {self._address}: {words} (SQLSTATE {state})")
+
+    def _let_go(self) -> None:
+        driver, self._driver = self._driver, None
+        self._watcher.forget()
+        if driver is not None:
+            driver.close()
+
+
+class _Text(StrDumper):
+    """A text without NUL characters, which PostgreSQL does not store."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(obj.replace("\0", ""))
+
+
+class _Flag(Int8Dumper):
+    """A boolean as the integer that its column has."""
+
+    def dump(self, obj: bool) -> Buffer | None:
+        return super().dump(int(obj))
+
+
+class _Sum(Loader):
+    """A numeric, which only sums of bigint are, as an integer."""
+
+    format = Format.BINARY
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._decimals = NumericBinaryLoader(oid, context)
+
+    def load(self, data: Buffer) -> int:
+        return int(self._decimals.load(data))
+
+
+def _adapters() -> AdaptersMap:
+    adapters = AdaptersMap(psycopg.adapters)
+    # By default the type of a number is the smallest that has it, and that of a text is left to the server.
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(str, _Text)
+    adapters.register_dumper(bool, _Flag)
+    adapters.register_loader("numeric", _Sum)
+    return adapters
+
+
+_ADAPTERS = _adapters()
+
+
+def _cursor(driver: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:
+    """A cursor that takes `$1` for values, and reads bytes as they are."""
+    cursor = psycopg.RawCursor(driver)
+    cursor.format = Format.BINARY
+    return cursor
