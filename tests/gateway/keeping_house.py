@@ -85,7 +85,7 @@ def _told_sqlite(tables: Tables, statement: str) -> list[object]:
 
 def waited_for(house: House) -> bool:
     """Whether something waits for a store that another process has."""
-    return bool(store_of(house)._thread._stuck)
+    return bool(store_of(house)._threads[0]._stuck)
 
 
 def create(house: House, **body: object) -> Object:

@@ -309,7 +309,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(
             if free:
                 # Held up in the line, so that only the last try can have kept it.
                 monkeypatch.setattr(thread_module, "_MAX_PAUSE", 6000.0)
-                thread = store_of(house)._thread
+                thread = store_of(house)._threads[0]
                 thread._pause = 6000.0
                 wait_until(lambda: thread._again > thread._clock() + 1000.0, "the next try is far away")
                 holder.let_go()

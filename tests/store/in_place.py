@@ -25,7 +25,9 @@ class InPlace(Store):
         # What is still to be done, each True when it is: one after the other, as it was asked for.
         self._line: deque[Callable[[], bool]] = deque()
 
-    def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
+    def read(
+        self, work: Callable[[Tables], T], timeout: float | None = None, *, owner: bytes = b""
+    ) -> asyncio.Future[T]:
         return self._do(work, BUSY_TIMEOUT if timeout is None else timeout)
 
     def write(  # Whatever else is said of a unit is of no account here.
@@ -33,6 +35,7 @@ class InPlace(Store):
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
+        owner: bytes = b"",
         busy_timeout: float | None = None,
         expedite: Expedite | None = None,
         counts: bool = True,
@@ -79,7 +82,7 @@ class InPlace(Store):
                 return
             self._line.popleft()
 
-    def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
+    def post(self, work: Callable[[Tables], object], size: int = 0, *, owner: bytes = b"") -> None:
         """Do it, and say if it was lost."""
         self._do(work, 1e9).add_done_callback(self._posted)
 

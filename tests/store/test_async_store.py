@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -32,7 +33,7 @@ from tests.store.asked import (
     sizes,
     statements,
 )
-from tests.store.opened import ALICE, item
+from tests.store.opened import ALICE, BOB, item
 from tests.virtual_time import run, virtual_loop
 from tests.waiting import wait_until_async
 
@@ -59,6 +60,26 @@ def test_what_a_unit_gives_and_raises_reaches_who_asked_for_it() -> None:
             with pytest.raises(LeaseLost):
                 await store.write(append)
             assert await store.read(lambda tables: tables.conversations.find(ALICE, "c1")) is None
+
+    asyncio.run(main())
+
+
+def test_work_of_one_owner_keeps_its_order_and_that_of_others_goes_on_meanwhile(tmp_path: Path) -> None:
+    path, gate = str(tmp_path / "state.db"), Gate()
+    # These two have different connections of two.
+    assert crc32(ALICE) % 2 != crc32(BOB) % 2
+
+    async def main() -> None:
+        store = Store(open_tables(path, 30), Lost(), more=[open_tables(path, 30)])
+        held = store.read(gate, owner=ALICE)
+        await gate.passed_by_nobody()
+        store.post(lambda tables: tables.turns.add(ALICE, "call", b"turn"), owner=ALICE)
+        turns = store.read(lambda tables: tables.turns.find(ALICE, ["call"]), owner=ALICE)
+        assert await store.read(lambda tables: tables.turns.find(ALICE, ["call"]), owner=BOB) == {}
+        assert not held.done() and not turns.done() and store.is_working()
+        gate.open()
+        assert await turns == {"call": b"turn"}
+        await store.close()
 
     asyncio.run(main())
 

@@ -2,17 +2,19 @@
 `write` run a function of the tables and return a future; a write is all or nothing, and durable when done. `post` is a
 bounded write without waiting; dropped ones are reported to `lost`. `check` tests whether a failed store works again. A
 function uses no state of the loop, changes only the tables, catches none of their errors, and may run twice. Work that
-has not begun when its caller leaves is not done, unless it is `at_last`."""
+has not begun when its caller leaves is not done, unless it is `at_last`. Work of one `owner` is done in its order; that
+of others may be done meanwhile, where there are several connections."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
+from zlib import crc32
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, store_error
@@ -44,10 +46,11 @@ class Store:
         lost: Callable[[str, int], None],
         clock: Callable[[], float] = time.monotonic,
         alarm: Alarm | None = None,
+        more: Sequence[Tables] = (),
     ) -> None:
         self._lost = lost
         self._clock = clock
-        self._thread = StoreThread(tables, clock, alarm)
+        self._threads = [StoreThread(each, clock, alarm) for each in (tables, *more)]
         self._turns = tables.turns
         self._trial_bytes = _MIN_TRIAL_BYTES
         self._posts = 0
@@ -59,7 +62,9 @@ class Store:
         # The trial write in progress.
         self._trying: asyncio.Task[None] | None = None
 
-    def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
+    def read(
+        self, work: Callable[[Tables], T], timeout: float | None = None, *, owner: bytes = b""
+    ) -> asyncio.Future[T]:
         """Look something up; `timeout` as for `write`."""
         loop = asyncio.get_running_loop()
         unit = WorkItem(
@@ -72,13 +77,14 @@ class Store:
             loop=loop,
             future=loop.create_future(),
         )
-        return self._submit(unit)
+        return self._submit(unit, owner)
 
     def write(
         self,
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
+        owner: bytes = b"",
         busy_timeout: float | None = None,
         expedite: Expedite | None = None,
         at_last: bool = False,
@@ -108,17 +114,22 @@ class Store:
             expedite=expedite,
             counts=counts,
         )
-        return self._submit(unit)
+        return self._submit(unit, owner)
 
-    def _submit(self, unit: WorkItem[T]) -> asyncio.Future[T]:
+    def _submit(self, unit: WorkItem[T], owner: bytes) -> asyncio.Future[T]:
         future = unit.future
         assert future is not None
         try:
-            self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+            self._thread_of(owner).submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:
             # Raised when the result is awaited, because many callers are inside a callback.
             future.set_exception(error.with_traceback(None))
         return future
+
+    def _thread_of(self, owner: bytes) -> StoreThread:
+        """The thread that does the work of an owner."""
+        threads = self._threads
+        return threads[0] if len(threads) == 1 else threads[crc32(owner) % len(threads)]
 
     def announce_turn(self, owner: bytes) -> None:
         """Announce that a turn of this owner is being stored."""
@@ -131,9 +142,10 @@ class Store:
     def expedite_now(self, expedite: Expedite) -> None:
         """Have units tried once more, now; a busy store is not waited for any longer."""
         expedite.now = True
-        self._thread.expedite()
+        for thread in self._threads:
+            thread.expedite()
 
-    def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
+    def post(self, work: Callable[[Tables], object], size: int = 0, *, owner: bytes = b"") -> None:
         """Write without waiting. Work with a `size` queues apart from small work."""
         full = self._bytes + size > _MAX_POST_BYTES if size else self._posts >= _MAX_POSTS
         if full:
@@ -151,7 +163,7 @@ class Store:
             work=work, on_done=self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop, size=size
         )
         try:
-            self._thread.submit(unit)
+            self._thread_of(owner).submit(unit)
         except StoreError as error:
             self._lost(str(error), 1)
             return
@@ -226,15 +238,16 @@ class Store:
 
     def is_working(self) -> bool:
         """Whether the thread is under way; not while it waits for another process."""
-        return self._thread.is_working()
+        return any(thread.is_working() for thread in self._threads)
 
     async def close(self, timeout: float = 2.0) -> None:
         """Finish pending work within some seconds, reject later work, and close the file."""
         loop = asyncio.get_running_loop()
-        over: asyncio.Future[None] = loop.create_future()
-        self._thread.end(timeout, partial(_notify, loop, over))
+        over: list[asyncio.Future[None]] = [loop.create_future() for _ in self._threads]
+        for thread, future in zip(self._threads, over, strict=True):
+            thread.end(timeout, partial(_notify, loop, future))
         try:
-            await asyncio.wait_for(over, timeout + _GRACE)
+            await asyncio.wait_for(asyncio.gather(*over), timeout + _GRACE)
         except TimeoutError:
             self._lost("the file cannot be closed in time", 1)
 

@@ -72,7 +72,7 @@ def test_nothing_that_was_told_is_lost_when_a_process_ends_with_a_slow_store(tmp
             store.post(lambda tables: tables.responses.record_owner(ALICE, "r2", "chat"))
             ending = [asyncio.ensure_future(state.close(0.0))]
             # Behind the post there is the end of the response.
-            await wait_until_async(lambda: store._thread._queue.qsize() >= 2, "two units wait in the line")
+            await wait_until_async(lambda: store._threads[0]._queue.qsize() >= 2, "two units wait in the line")
             if hurried:
                 ending.append(asyncio.ensure_future(state.background.finish(0.0)))
                 await wait_until_async(lambda: not state.background.running, "nothing runs in the background")

@@ -66,7 +66,7 @@ def test_a_lease_is_renewed_as_long_as_it_is_held() -> None:
                 clock.now += LEASE - 1
                 await asyncio.sleep(3 * SHORT)
                 assert not store.conversations.lease(ALICE, "c1", "r2")
-            leases.release("c1", "r1")
+            leases.release("c1", "r1", ALICE)
             assert store.conversations.lease(ALICE, "c1", "r2")
             await asyncio.sleep(3 * SHORT)
             assert leases._timer is None
@@ -85,7 +85,7 @@ def test_what_another_one_took_is_not_taken_back() -> None:
             clock.now += LEASE
             assert store.conversations.lease(ALICE, "c1", "r2")
             await asyncio.sleep(3 * SHORT)
-            leases.release("c1", "r1")
+            leases.release("c1", "r1", ALICE)
             assert not store.conversations.lease(ALICE, "c1", "r3")
             leases.close()
 
@@ -100,7 +100,7 @@ def test_a_release_that_meets_a_busy_store_is_repeated(tmp_path: Path) -> None:
             leases, log = _made(store)
             assert await _takes(leases, "c1", "r1")
             other.execute("BEGIN IMMEDIATE")
-            leases.release("c1", "r1")
+            leases.release("c1", "r1", ALICE)
             await asyncio.sleep(3 * SHORT)
             other.execute("ROLLBACK")
             await wait_until_async(lambda: store.conversations.lease(ALICE, "c1", "r2"), "the conversation is free")
@@ -116,7 +116,7 @@ def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
             leases, log = _made(store)
             assert await _takes(leases, "c1", "r1")
             store._db.change("DROP TABLE conversations")
-            leases.release("c1", "r1")
+            leases.release("c1", "r1", ALICE)
             await asyncio.sleep(0)
             assert "cannot renew conversation leases" in log.getvalue()
             assert not leases._held
@@ -165,7 +165,7 @@ def test_what_was_let_go_while_the_store_was_busy_is_free_for_the_next_one(tmp_p
             leases, _ = _made(store)
             assert await _takes(leases, "c1", "r1")
             other.execute("BEGIN IMMEDIATE")
-            leases.release("c1", "r1")
+            leases.release("c1", "r1", ALICE)
             other.execute("ROLLBACK")
             assert await _takes(leases, "c1", "r2")
             leases.close()

@@ -27,11 +27,11 @@ def test_a_change_that_fails_is_told_without_the_stores_words() -> None:
     async def main() -> None:
         log = io.StringIO()
         async with asking() as store:
-            assert await change(store, Log(log), add("r1"))
+            assert await change(store, Log(log), ALICE, add("r1"))
             await store.read(lambda tables: None)
             await store.write(lambda tables: tables.connection.change("DROP TABLE responses") and None)
             with pytest.raises(NotStored, match="nothing was done") as told:
-                await change(store, Log(log), add("r2"))
+                await change(store, Log(log), ALICE, add("r2"))
             assert told.value.status == 500 and "no such table" in log.getvalue()
 
     asyncio.run(main())

@@ -43,7 +43,7 @@ async def serve_conversation(incoming: Incoming) -> None:
     named = request.header(b"x-dragoman-provider") is not None
     conversation = None
     if store is not None and below and not named:
-        conversation = await store.read(lambda tables: tables.conversations.find(owner, below[0]))
+        conversation = await store.read(lambda tables: tables.conversations.find(owner, below[0]), owner=owner)
     if store is None or named or (below and conversation is None):
         await _elsewhere(incoming, below)
         return
@@ -60,9 +60,9 @@ async def serve_conversation(incoming: Incoming) -> None:
     try:
         async with runtime.buffered.turn(builder.record.key) as charge:
             if request.method in ("POST", "DELETE"):
-                response = await change(store, runtime.log, operation)
+                response = await change(store, runtime.log, owner, operation)
             else:
-                response = await store.read(operation)
+                response = await store.read(operation, owner=owner)
             charge.take(response.size)
     except Leased:
         raise locked(below[0]) from None

@@ -42,12 +42,12 @@ async def serve_response(incoming: Incoming) -> None:
         await _elsewhere(incoming, response_id, None)
         return
     async with runtime.buffered.turn(builder.record.key) as charge:
-        stored = await store.read(lambda tables: tables.responses.find(owner, response_id))
+        stored = await store.read(lambda tables: tables.responses.find(owner, response_id), owner=owner)
         charge.take(len(stored.body) if stored is not None else 0)
         items, page = None, None
         if stored is not None and stored.body and request.method in _READS and below == ["input_items"]:
             page = page_of(request)
-            items = await store.read(partial(_input_items, owner=owner, stored=stored))
+            items = await store.read(partial(_input_items, owner=owner, stored=stored), owner=owner)
             charge.take(size_of(items))
     try:
         if stored is None or not stored.body:
@@ -70,12 +70,12 @@ async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredR
     rest, log, state = incoming.api_path.rest, incoming.runtime.log, incoming.runtime.state
     _, response_id, *below = rest.strip("/").split("/")
     if state.background.is_broken(stored.id, stored.status, stored.alive):
-        stored = await store.write(partial(fail_if_broken, owner=owner, stored=stored))
+        stored = await store.write(partial(fail_if_broken, owner=owner, stored=stored), owner=owner)
     match incoming.request.method, below:
         case "GET" | "HEAD", []:
             await _show(incoming, stored)
         case "DELETE", []:
-            await change(store, log, lambda tables: tables.responses.delete(owner, response_id))
+            await change(store, log, owner, lambda tables: tables.responses.delete(owner, response_id))
             state.background.cancel(response_id)
             incoming.send(encode({"id": response_id, "object": "response", "deleted": True}))
         case "POST", ["cancel"]:
@@ -84,7 +84,8 @@ async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredR
                     400, "Only a response that runs in the background can be cancelled.", param="response_id"
                 )
             if stored.status in RUNNING:
-                stored = await change(store, log, partial(end_response, owner=owner, stored=stored, status="cancelled"))
+                cancelling = partial(end_response, owner=owner, stored=stored, status="cancelled")
+                stored = await change(store, log, owner, cancelling)
                 state.background.cancel(response_id)
             await _show(incoming, stored)
         case _:
@@ -134,7 +135,7 @@ async def _listen(incoming: Incoming, store: Store, owner: bytes, stored: Stored
     """Send the stream of a background response from a position until its end."""
     if not stored.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
-    if not await store.read(lambda tables: tables.events.streamed(stored.id)):
+    if not await store.read(lambda tables: tables.events.streamed(stored.id), owner=owner):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     request, builder = incoming.request, incoming.builder
     after = _integer(request, "starting_after", -1)

@@ -105,7 +105,9 @@ class Background:
         beginning = partial(
             _begin, owner=running.task.owner, stored=stored, context=running.resolved.context, stream=running.stream
         )
-        writing = running.task.store.write(beginning, response_size=partial(running.writer.size, None))
+        writing = running.task.store.write(
+            beginning, owner=running.task.owner, response_size=partial(running.writer.size, None)
+        )
         self._starting.add(writing)
         self._held[running.task.owner] += 1
         writing.add_done_callback(partial(self._begun, running))
@@ -225,7 +227,7 @@ class Background:
         """Come back to a response as promised."""
         owner, response_id, until = running.task.owner, running.id, _until()
         return running.task.store.write(
-            lambda tables: tables.responses.keep_alive(owner, response_id, until), _BEAT, counts=False
+            lambda tables: tables.responses.keep_alive(owner, response_id, until), _BEAT, owner=owner, counts=False
         )
 
     def _beaten(self, beat: asyncio.Future[bool]) -> float | None:
@@ -264,7 +266,7 @@ class Background:
         )
         size = partial(running.writer.size, running.writer.taken)
         timeout = _LAST_MOMENTS if self._stopping else _WRITE_TIMEOUT
-        return running.task.store.write(ending, timeout, response_size=size, at_last=True)
+        return running.task.store.write(ending, timeout, owner=running.task.owner, response_size=size, at_last=True)
 
 
 def _begin(tables: Tables, *, owner: bytes, stored: StoredResponse, context: tuple[Item, ...], stream: bool) -> None:
@@ -305,7 +307,8 @@ class _Pieces:
 
     def __init__(self, running: BackgroundRun) -> None:
         # Not the whole run, which refers to the request.
-        self._store, self._id, self._writer = running.task.store, running.id, running.writer
+        self._store, self._owner = running.task.store, running.task.owner
+        self._id, self._writer = running.id, running.writer
         self._held: list[bytes] = []
         self._last: list[bytes] = []
         # The number of stored chunks, and the chunk that is being written.
@@ -339,7 +342,7 @@ class _Pieces:
         self._timer = None
         self._under_way, self._held = b"".join(self._held), []
         adding = partial(_add_pieces, self._id, ((self._number + 1, self._under_way),))
-        self._store.write(adding, counts=False).add_done_callback(self._flushed)
+        self._store.write(adding, owner=self._owner, counts=False).add_done_callback(self._flushed)
 
     def _flushed(self, flushed: asyncio.Future[None]) -> None:
         if flushed.exception() is None:

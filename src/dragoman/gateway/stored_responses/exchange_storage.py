@@ -356,7 +356,9 @@ class ExchangeStorage:
             writer.mark_written(taken)
             return
         try:
-            alone = await store.write(unit, expedite=self._expedite, response_size=writer.measure(taken))
+            alone = await store.write(
+                unit, owner=writer.owner, expedite=self._expedite, response_size=writer.measure(taken)
+            )
         except (StoreError, LeaseLost) as error:
             raise self._not_stored(error) from None
         writer.mark_written(taken, alone=alone)
@@ -377,7 +379,7 @@ class ExchangeStorage:
             writer.mark_written(taken)
             return None
         finalized: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writing = store.write(unit, expedite=self._expedite, response_size=writer.measure(taken))
+        writing = store.write(unit, owner=writer.owner, expedite=self._expedite, response_size=writer.measure(taken))
         writing.add_done_callback(partial(self._on_written, writer, taken, finalized))
         return finalized
 
@@ -421,7 +423,7 @@ class ExchangeStorage:
         if self.writer is not None and (record_owner := self.writer.pending_owner_record) is not None:
             store = self._runtime.state.store
             assert store is not None
-            store.post(record_owner)
+            store.post(record_owner, owner=self.writer.owner)
         if self._release is not None:
             self._release()
             self._release = None

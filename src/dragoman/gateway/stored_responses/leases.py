@@ -34,8 +34,8 @@ class Leases:
     def __init__(self, store: Store | None, log: Log) -> None:
         self._store = store
         self._log = log
-        # Each conversation, and the response that has it.
-        self._held: dict[str, str] = {}
+        # Each conversation, the response that has it, and its owner.
+        self._held: dict[str, tuple[str, bytes]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._renewing = False
 
@@ -45,9 +45,9 @@ class Leases:
         """Take the lease of a conversation that had `stored_weight`; give the function that releases it. One that a
         provider stores needs none. If it is leased, or has grown since it was read, the request is refused."""
         assert self._store is not None
-        if self._held.get(conversation, holder) != holder:
+        if self._held.get(conversation, (holder, owner)) != (holder, owner):
             raise locked(conversation)
-        release = partial(self.release, conversation, holder)
+        release = partial(self.release, conversation, holder, owner)
 
         def on_abandoned(ours: bool) -> None:
             if ours:
@@ -55,24 +55,24 @@ class Leases:
 
         leasing = partial(_lease, owner=owner, conversation=conversation, holder=holder, stored_weight=stored_weight)
         try:
-            ours = await await_result(self._store.write(leasing, on_abandoned=on_abandoned), on_abandoned)
+            ours = await await_result(self._store.write(leasing, owner=owner, on_abandoned=on_abandoned), on_abandoned)
         except StoreError as error:
             raise undone(error, self._log) from None
         if not ours:
             return nothing
-        self._held[conversation] = holder
+        self._held[conversation] = holder, owner
         self._arm(_RENEW)
         return release
 
-    def release(self, conversation: str, holder: str) -> None:
+    def release(self, conversation: str, holder: str, owner: bytes) -> None:
         assert self._store is not None
-        if self._held.get(conversation) == holder:
+        if self._held.get(conversation) == (holder, owner):
             del self._held[conversation]
-        self._store.post(lambda tables: tables.conversations.release(conversation, holder))
+        self._store.post(lambda tables: tables.conversations.release(conversation, holder), owner=owner)
 
     def close(self) -> None:
-        for conversation, holder in [*self._held.items()]:
-            self.release(conversation, holder)
+        for conversation, (holder, owner) in [*self._held.items()]:
+            self.release(conversation, holder, owner)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -86,7 +86,7 @@ class Leases:
         self._timer = None
         if self._held:
             self._renewing = True
-            held = tuple(sorted(self._held.items()))
+            held = tuple(sorted((conversation, holder) for conversation, (holder, _) in self._held.items()))
             renewing = self._store.write(lambda tables: tables.conversations.renew(held), counts=False)
             renewing.add_done_callback(self._renewed)
 
@@ -95,7 +95,7 @@ class Leases:
         pause = _RENEW
         try:
             for conversation, holder in renewed.result():
-                if self._held.get(conversation) == holder:
+                if conversation in self._held and self._held[conversation][0] == holder:
                     del self._held[conversation]
         except StoreBusy:
             pause = _AGAIN

@@ -55,7 +55,9 @@ class Quota:
             await self._make_room(self._store, owner, size)
         elif self._clock() - self._looked.get(owner, -_RECENT) >= _RECENT:
             self._looked[owner] = self._clock()
-            self._store.read(partial(Tables.stored, owner=owner)).add_done_callback(partial(self._came, owner))
+            self._store.read(partial(Tables.stored, owner=owner), owner=owner).add_done_callback(
+                partial(self._came, owner)
+            )
         self._reserved[owner] += size
         self._own[owner] += size
         self._total += size
@@ -79,7 +81,7 @@ class Quota:
         """Measure the stored bytes, and delete expired items until there is room."""
         try:
             while True:
-                stored = await store.read(partial(Tables.stored, owner=owner))
+                stored = await store.read(partial(Tables.stored, owner=owner), owner=owner)
                 self._update(owner, stored)
                 lacking = self._lacks(owner, size)
                 if not lacking:

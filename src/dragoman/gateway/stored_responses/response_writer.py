@@ -126,12 +126,17 @@ class ResponseWriter:
                 out = _not_alone(rb"\1true", out)
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
+    @property
+    def owner(self) -> bytes:
+        """The owner of the response."""
+        return self._task.owner
+
     def record_owner(self) -> None:
         """Record the owner of a response, once its ID is known. An error is reported with the end of the response."""
         task, name = self._task, self._name
         if name is None or self._is_owner_recorded or self.recording_owner is not None or not self._tries:
             return
-        recording = task.store.write(partial(_record_owner, task, name), 0.0, counts=False)
+        recording = task.store.write(partial(_record_owner, task, name), 0.0, owner=task.owner, counts=False)
         recording.add_done_callback(partial(self._on_owner_recorded, name))
         self.recording_owner = recording
 

@@ -44,10 +44,10 @@ def undone(error: StoreError, log: Log) -> NotStored:
     return NotStored(_NOT_DONE)
 
 
-async def change(store: Store, log: Log, work: Callable[[Tables], T]) -> T:
-    """Write a change that a client requested; `NotStored` if that fails."""
+async def change(store: Store, log: Log, owner: bytes, work: Callable[[Tables], T]) -> T:
+    """Write a change that a client of this owner requested; `NotStored` if that fails."""
     try:
-        return await store.write(work)
+        return await store.write(work, owner=owner)
     except StoreError as error:
         raise undone(error, log) from None
 

@@ -139,7 +139,7 @@ async def look_up_references(
     if not refers(references, native=native):
         # Without a query to the store.
         return find_references(None, owner_of(key), references, len(body), native=native, limit=limit)
-    return await state.store.read(looking)
+    return await state.store.read(looking, owner=owner_of(key))
 
 
 async def locate_provider(
@@ -149,7 +149,8 @@ async def locate_provider(
     if state.store is None:
         return ""
     return await state.store.read(
-        partial(storing_provider_of, owner=owner_of(key), references=references, owners_recorded=owners_recorded)
+        partial(storing_provider_of, owner=owner_of(key), references=references, owners_recorded=owners_recorded),
+        owner=owner_of(key),
     )
 
 
@@ -172,7 +173,7 @@ async def check_references(
     if state.store is None:
         checking(None)
     elif refers(references, native=True):
-        await state.store.read(checking)
+        await state.store.read(checking, owner=owner)
 
 
 def _check(tables: Tables | None, *, owner: bytes, references: References, shared: bool) -> None:

@@ -85,9 +85,11 @@ async def _follow(
     heartbeat, number, quiet = codec_of(builder.record.client_protocol).heartbeat, 0, runtime.clock()
     background = runtime.state.background
     while True:
-        current, pieces = await store.read(partial(_looked_at, owner=owner, response_id=response_id, number=number))
+        current, pieces = await store.read(
+            partial(_looked_at, owner=owner, response_id=response_id, number=number), owner=owner
+        )
         if current is not None and background.is_broken(response_id, *current):
-            current = await store.write(partial(_given_up, owner=owner, response_id=response_id))
+            current = await store.write(partial(_given_up, owner=owner, response_id=response_id), owner=owner)
         running = current is not None and current[0] in RUNNING
         for piece, data in pieces:
             number = piece
@@ -101,7 +103,7 @@ async def _follow(
                 quiet = runtime.clock()
         if not running and not pieces:
             if not last.over:
-                stored = await store.read(lambda tables: tables.responses.find(owner, response_id))
+                stored = await store.read(lambda tables: tables.responses.find(owner, response_id), owner=owner)
                 builder.finalize()
                 client.write(_ending(stored, last.number + 1))
             builder.finalize()

@@ -61,7 +61,7 @@ class TurnLookup:
             return
         try:
             self._cached_turns = await store.read(
-                partial(_find, owner=owner, call_ids=lacking[-_MAX_TURNS:]), _LOOKUP_TIMEOUT
+                partial(_find, owner=owner, call_ids=lacking[-_MAX_TURNS:]), _LOOKUP_TIMEOUT, owner=owner
             )
         except StoreBusy:
             # It continues without cached turns.
@@ -106,6 +106,7 @@ class TurnLookup:
             store.post(
                 partial(_cache_turn, turns=turns, owner=owner, response=response, context=context),
                 _FRAME + sum(map(_length, response.parts)),
+                owner=owner,
             )
 
 
