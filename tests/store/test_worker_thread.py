@@ -12,7 +12,7 @@ import pytest
 from dragoman.database_location import MEMORY
 from dragoman.store import StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.async_store import Store
-from dragoman.store.errors import StoreFull
+from dragoman.store.errors import StoreConflict, StoreFull
 from tests.store.asked import (
     Gate,
     Lost,
@@ -26,6 +26,7 @@ from tests.store.asked import (
     sizes,
     statements,
 )
+from tests.store.opened import ALICE
 from tests.virtual_time import run, virtual_loop
 from tests.waiting import wait_until_async
 
@@ -510,3 +511,56 @@ def test_item_22_a6_a_store_is_tried_soon_after_another_process_has_committed(tm
                 return virtual_loop().time()
 
     assert 3.06 <= run(main()) <= 3.1
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@pytest.mark.parametrize(("conflicts", "runs"), [(0, 1), (1, 2), (3, 4), (9, 4)])
+def test_work_that_conflicts_with_another_transaction_is_done_again(conflicts: int, runs: int, writes: bool) -> None:
+    done: list[int] = []
+
+    def work(tables: Tables) -> str:
+        done.append(len(done))
+        if writes:
+            # What an earlier run wrote is gone.
+            assert tables.conversations.find(ALICE, "c1") is None
+            tables.conversations.create(ALICE, "c1", b"{}", ())
+        if len(done) <= conflicts:
+            raise StoreConflict("another transaction changed the same rows")
+        return "done"
+
+    async def main() -> None:
+        async with asking() as store:
+            asked = store.write(work) if writes else store.read(work)
+            if conflicts < 4:
+                assert await asked == "done"
+            else:
+                with pytest.raises(StoreConflict):
+                    await asked
+            found = await store.read(lambda tables: tables.conversations.find(ALICE, "c1"))
+            assert (found is not None) is (writes and conflicts < 4)
+
+    asyncio.run(main())
+    assert len(done) == runs
+
+
+def test_a_conflict_of_one_unit_does_not_touch_those_beside_it() -> None:
+    tries: list[int] = []
+
+    def conflicting(tables: Tables) -> None:
+        tries.append(1)
+        raise StoreConflict("another transaction changed the same rows")
+
+    async def main() -> None:
+        async with asking() as store:
+            gate = Gate()
+            held = store.read(gate)
+            await gate.passed_by_nobody()
+            asked = store.write(add("r1")), store.write(conflicting), store.write(add("r2"))
+            gate.open()
+            await held
+            assert [type(each) for each in await asyncio.gather(*asked, return_exceptions=True)] == [
+                *(bool, StoreConflict, bool)
+            ]
+            assert await store.read(known("r1")) and await store.read(known("r2"))
+
+    asyncio.run(main())

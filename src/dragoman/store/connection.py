@@ -17,6 +17,8 @@ class Connection(Protocol):
 
     # Whether all writes belong to one transaction, which must not restart after it was lost.
     in_unit: bool
+    # Whether several work items in one transaction are a gain: where only one transaction at a time can write.
+    shares_transactions: bool
 
     @property
     def in_transaction(self) -> bool:

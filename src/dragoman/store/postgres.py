@@ -40,6 +40,7 @@ _MIN_CONNECT_TIMEOUT = 2
 # A write in a transaction that only reads, or on a server that does: an old primary after a failover.
 _READ_ONLY = "25006"
 _KINDS: dict[str, tuple[type[StoreError], str]] = {
+    "23505": (StoreConflict, "another transaction added the same row"),
     "40001": (StoreConflict, "another transaction changed the same rows"),
     "40P01": (StoreConflict, "two transactions waited for each other"),
     "53100": (StoreFull, "the disk of the server is full"),
@@ -112,6 +113,8 @@ class PostgresConnection:
     """A connection that is opened by its first transaction, and opened again by the next one after it was lost."""
 
     in_unit = False
+    # Work of several owners could wait for each other.
+    shares_transactions = False
 
     def __init__(self, address: PostgresAddress, timeout: float) -> None:
         # Seconds that a statement may take.

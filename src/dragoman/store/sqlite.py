@@ -23,6 +23,7 @@ class SQLiteConnection(sqlite3.Connection):
     `execute` is the driver's own, for migrations and settings of SQLite."""
 
     in_unit = False
+    shares_transactions = True
     # Whether the present query must end; called before each query.
     must_end: Callable[[], bool] | None = None
     _path: Path | None = None

@@ -8,6 +8,7 @@
                         another process has committed something
     fails               nothing of that transaction is kept: each unit    fails
                         again alone, once
+    has a conflict      done again, three times at most                   done again, likewise
     a unit raises       is undone alone, the others stand                 raised
 
 The thread ends only on request: an unexpected error fails all work at hand.
@@ -24,13 +25,15 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreBusy, StoreError, store_error
+from dragoman.store.errors import StoreBusy, StoreConflict, StoreError, store_error
 from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
 # Seconds between two tries of a busy store: other processes usually hold it for a moment only.
 _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05
 # Work items that are taken from the queue at once, so that one transaction does not delay later ones.
 _AT_ONCE = 256
+# How often a work item is done that conflicts with other transactions.
+_MAX_RUNS = 4
 # Seconds for which results of reads wait to be delivered with later ones.
 _TOGETHER = 0.001
 
@@ -221,42 +224,53 @@ class StoreThread:
     def _next_writes(self) -> list[WorkItem[object]]:
         pending = self._at_hand
         units: list[WorkItem[object]] = []
-        while pending and pending[0].writes and len(units) < _AT_ONCE:
+        most = _AT_ONCE if self._db.shares_transactions else 1
+        while pending and pending[0].writes and len(units) < most:
             unit = pending.popleft()
             if unit.is_wanted:
                 units.append(unit)
         return units
 
     def _read(self, unit: WorkItem[object], outcomes: list[Outcome]) -> None:
-        """Run a read in one snapshot of the file; only an exclusive lock can block it."""
-        db = self._db
-        try:
-            db.begin(writes=False)
-            done, error = self._attempt(unit.work)
-            db.commit()
-        except StoreError as failure:
-            done, error = None, store_error(failure)
-        finally:
-            db.rollback()
-        if isinstance(error, StoreError):
-            error = store_error(error)
+        """Run a read in one snapshot of the database; only an exclusive lock can block it."""
+        for _ in range(_MAX_RUNS):
+            done, error = self._read_once(unit)
+            if not isinstance(error, StoreConflict):
+                break
         if isinstance(error, StoreBusy):
             self._stuck.append(unit)
         else:
             outcomes.append((unit, done, error))
 
+    def _read_once(self, unit: WorkItem[object]) -> tuple[object, BaseException | None]:
+        db = self._db
+        try:
+            db.begin(writes=False)
+            done, error = self._attempt(unit.work)
+            if error is None:
+                db.commit()
+        except StoreError as failure:
+            done, error = None, failure
+        finally:
+            db.rollback()
+        return done, store_error(error) if isinstance(error, StoreError) else error
+
     def _write(self, units: list[WorkItem[object]]) -> None:
         """Run items in one transaction and deliver; if that fails, each alone."""
         if not units:
             return
-        try:
-            outcomes = self._commit(units)
-        except StoreError as error:
-            failure = store_error(error)
-        else:
-            deliver(outcomes)
-            self._moved = self._clock()
-            return
+        failure: StoreError | None = None
+        for _ in range(_MAX_RUNS):
+            try:
+                outcomes = self._commit(units)
+            except StoreError as error:
+                failure = store_error(error)
+                if not isinstance(failure, StoreConflict):
+                    break
+            else:
+                deliver(outcomes)
+                self._moved = self._clock()
+                return
         if isinstance(failure, StoreBusy):
             self._stuck.extend(units)
         elif len(units) == 1:
@@ -285,7 +299,7 @@ class StoreThread:
                 if error is not None:
                     if isinstance(error, StoreError):
                         error = store_error(error)
-                        if isinstance(error, StoreBusy):
+                        if isinstance(error, StoreBusy | StoreConflict):
                             raise error
                     if alone:
                         db.rollback()
