@@ -19,7 +19,7 @@ from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreError
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import open_record_tables
 from tests.cli.machine import clean
 from tests.cli.screens import on_screen

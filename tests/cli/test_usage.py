@@ -29,7 +29,7 @@ from dragoman.records.journal_entry import (
 )
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import open_record_tables
 from tests.cli.machine import clean, put_trusted
 from tests.cli.screens import on_screen, piped

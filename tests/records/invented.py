@@ -66,7 +66,7 @@ def columns_of(entry: JournalEntry, placed: AssignedThread) -> dict[str, object]
 
 
 def measures_of(entry: JournalEntry) -> tuple[int, ...]:
-    """What it adds to sums, in the order of `store.migrations.MEASURES`."""
+    """What it adds to sums, in the order of `MEASURES`."""
     batch = Batch()
     batch.add(entry, AssignedThread())
     (sums,) = batch.thread_rollups()

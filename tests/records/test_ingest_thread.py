@@ -23,7 +23,7 @@ from dragoman.records.journal_directory import directory_of, journals_in, reques
 from dragoman.records.journal_entry import OPEN
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import Records, Row
 from dragoman.store.session_tables import StoredThread

@@ -14,7 +14,7 @@ from dragoman.records.integrity_check import IntegrityFinding, check_integrity
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_ingest import ingest_all
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from tests.records.filled import filled_file, some_entries
 from tests.records.invented import NOON, entry
 from tests.store.other_users import as_nobody

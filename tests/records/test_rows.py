@@ -28,7 +28,7 @@ from dragoman.records.record_fields import COLUMN_FIELDS
 from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS
 from tests.records.invented import NOON, columns_of, entry, measures_of

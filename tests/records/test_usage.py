@@ -26,7 +26,7 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import Period, period_of, zone_of
 from dragoman.records.usage import GROUPS, UsageFigures, UsageReport, figures_of, nothing, read_groups, usage
 from dragoman.store.erasure import Erasure
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import UsageQueries

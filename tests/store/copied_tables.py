@@ -1,6 +1,6 @@
 """Databases in memory without migrations: their tables are copied, as the steps take most of a gateway's start.
 
-Databases in files are migrated, and `test_migrations.py` plays every step.
+Databases in files are migrated, and `migrations/test_sqlite.py` plays every step.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from functools import cache
 from unittest.mock import patch
 
 from dragoman.database_location import MEMORY
-from dragoman.store import database, migrations, record_tables
-from dragoman.store.migrations import migrate
+from dragoman.store import database, record_tables
+from dragoman.store.migrations import sqlite as migrations
+from dragoman.store.migrations.sqlite import migrate
 from dragoman.store.sqlite import SQLiteConnection, connect
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.store import open_tables
 from dragoman.store.file_state import inspect
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 
 
 def test_a_good_file_has_its_version_and_is_left_as_it_is(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dragoman.identities.key_text import digest_of
 from dragoman.identities.members import KeyMembers
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.identity_file import IdentityFile, check_owner, may_accept, open_identity_file, requires_keys
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from tests.store.opened import Clock, opened
 from tests.store.other_users import NOBODY, as_nobody
 

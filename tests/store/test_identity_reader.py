@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from dragoman.database_location import MEMORY
-from dragoman.store import StoreError, migrations
+from dragoman.store import StoreError
 from dragoman.store.identities import IdentityCount
 from dragoman.store.identity_reader import IdentityReader, count_identities
-from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
+from dragoman.store.migrations import sqlite as migrations
+from dragoman.store.migrations.sqlite import IDENTITIES_VERSION, STEPS
 from dragoman.store.sqlite import connect
 from tests.store.inserted_identities import insert
 from tests.store.opened import opened

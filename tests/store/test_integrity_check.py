@@ -10,7 +10,7 @@ import pytest
 from dragoman.store.erasure import Erasure
 from dragoman.store.errors import StoreError
 from dragoman.store.integrity_check import TABLES, Agreement, IntegrityCheck
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import StoreBusy, migrations, open_tables
-from dragoman.store.migrations import STEPS
+from dragoman.store import StoreBusy, open_tables
+from dragoman.store.migrations import sqlite as migrations
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import open_record_tables
 from tests.store.asked import asking, put, sizes
 from tests.store.opened import ALICE, item, kept, names, opened

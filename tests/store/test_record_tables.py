@@ -13,7 +13,7 @@ from dragoman.errors import ConfigError
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.records.invented import entry, row_of
 from tests.store.opened import sqlite

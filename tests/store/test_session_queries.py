@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store.errors import StoreError
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_queries import SessionFigures, SessionQueries

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import Tables, migrations
+from dragoman.store import Tables
 from dragoman.store.integrity_check import IntegrityCheck
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations import sqlite as migrations
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.responses import Item, StoredResponse
 from tests.store.asked import another
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened, sqlite

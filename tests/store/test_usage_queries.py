@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.erasure import Erasure
 from dragoman.store.errors import StoreError
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQueries, split_spans
 from tests.records.filled import DAY, fill, some_entries, speak

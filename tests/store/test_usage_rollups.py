@@ -6,7 +6,7 @@ from contextlib import closing
 
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import KEY, THREAD_KEY
 from tests.records.invented import entry

@@ -15,7 +15,7 @@ from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
 from dragoman.records.journal_reader import read_update
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import WRONG, KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import RecordRow

@@ -17,7 +17,7 @@ from dragoman.store.cooldowns import Cooldowns
 from dragoman.store.errors import StoreError
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
-from dragoman.store.migrations import migrate, remedy_of
+from dragoman.store.migrations.sqlite import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Events, Responses
 from dragoman.store.sqlite import SQLiteConnection, connect

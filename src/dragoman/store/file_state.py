@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.store.errors import StoreError, StoreInterrupted
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
 # Time limit for checking a large file, in seconds; the rest is not checked.

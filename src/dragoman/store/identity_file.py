@@ -16,7 +16,7 @@ from dragoman.store.errors import StoreBusy, StoreError, StoreFull
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.identity_reader import has_identities
-from dragoman.store.migrations import STEPS
+from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
 from dragoman.store.sqlite import connect_to_read
 

@@ -15,7 +15,7 @@ from dragoman.database_location import DatabaseLocation, is_persistent
 from dragoman.identities.identity import StoredIdentity
 from dragoman.store.errors import StoreError, store_error
 from dragoman.store.identities import Identities, IdentityCount
-from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
+from dragoman.store.migrations.sqlite import IDENTITIES_VERSION, STEPS
 from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
 T = TypeVar("T")

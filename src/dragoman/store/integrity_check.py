@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from dragoman.store.connection import Connection
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES
 
 # Tables of exchanges, sessions and threads.

@@ -13,7 +13,7 @@ from dragoman.database_location import MEMORY, DatabaseLocation, database_exists
 from dragoman.errors import ConfigError
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.errors import StoreBusy, StoreError
-from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
+from dragoman.store.migrations.sqlite import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records, TagSets, UsageRollups
 from dragoman.store.session_tables import SessionTables
 from dragoman.store.sqlite import SQLiteConnection, connect, connect_to_read

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert, RunInsert
 from dragoman.store.connection import Connection
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 
 
 class RecordRow(Struct, frozen=True):

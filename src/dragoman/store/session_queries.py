@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.store.connection import Connection
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
 

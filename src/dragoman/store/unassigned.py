@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert
 from dragoman.store.connection import Connection, exists
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES, THREAD_KEY
 
 _ANY = (1 << 63) - 1

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.store.connection import Connection
-from dragoman.store.migrations import MEASURES
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.records import tags_of
 

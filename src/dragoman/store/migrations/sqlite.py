@@ -1,4 +1,4 @@
-"""Migrations: the tables, as steps from an empty file to the present; a step that was released is never changed."""
+"""Migrations of SQLite, as steps from an empty file to the present; a step that was released is never changed."""
 
 from __future__ import annotations
 

@@ -16,8 +16,9 @@ from dragoman.errors import ConfigError
 from dragoman.records.journal_entry import JournalEntry, LossEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread
-from dragoman.store import migrations, open_tables
-from dragoman.store.migrations import MEASURES, STEPS, m013_journals_of_version_2, migrate
+from dragoman.store import open_tables
+from dragoman.store.migrations import sqlite as migrations
+from dragoman.store.migrations.sqlite import MEASURES, STEPS, m013_journals_of_version_2, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import KEY, ROW_COLUMNS, THREAD_KEY
 from dragoman.store.sqlite import SQLiteConnection, connect

@@ -1,0 +1,1 @@
+"""Migrations: one list of steps per engine, which end with tables and columns of the same names (decision 47)."""
