@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway.admission import Slot
-from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.attempt import Attempt, ResponseMode
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.runtime import Runtime
+from dragoman.model.response import Usage
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.exchange.played import BODY, Played, played_by
 from tests.gateway.harness import CHAT, PATHS, running, settings_for
@@ -101,6 +102,34 @@ def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
         calls.queued()
         calls.admitted()
         assert len(calls.ended(attempt, AttemptOutcome.ANSWERED)) == 1 and calls.count == 1
+
+    played_by(story)
+
+
+@pytest.mark.parametrize("mode", [ResponseMode.FULL, ResponseMode.COLLECTED, ResponseMode.STREAM])
+def test_the_speed_of_a_response_that_is_sent_at_once_is_its_duration(mode: ResponseMode) -> None:
+    """Its first content is sent at its end. Taken for that of a stream, no time would be left for its tokens."""
+
+    async def story(service: Runtime) -> None:
+        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0))
+        calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
+        attempt = Attempt(target, service.target_settings(target), mode=mode, usage=Usage(input=10, output=100))
+        calls.begin()
+        await asyncio.sleep(1.0)
+        if mode is ResponseMode.STREAM:
+            attempt.first = service.clock()
+        await asyncio.sleep(4.0)
+        attempt.first = attempt.first or service.clock()
+        [ended] = calls.ended(attempt, AttemptOutcome.ANSWERED)
+        speed = service.routing_state.speeds.speed(target.id, 0, service.clock())
+        assert speed is not None
+        if mode is ResponseMode.STREAM:
+            assert speed.first_token == pytest.approx(1.0)
+            assert speed.rate == pytest.approx(25.0)
+        else:
+            assert speed.first_token == 0.0
+            assert speed.rate == pytest.approx(20.0)
+            assert ended.first_content == ended.ended
 
     played_by(story)
 

@@ -185,7 +185,6 @@ class Attempt(Struct, eq=False):
             return self.usage
         return self.translator.usage if self.translator.usage is not None else self.usage
 
-    @property
     def own_cost(self) -> Usage | None:
         """The cost that the last call reported, without earlier paused calls."""
         if self.before is None and self.translator is None:
@@ -195,14 +194,13 @@ class Attempt(Struct, eq=False):
             return cost
         return None if cost is self.before else beyond(self.before, cost)
 
-    @property
     def lacks_counts(self) -> bool:
         """Whether the usage must be estimated: no final usage was reported, and none was estimated yet."""
         if self.estimate is not None or self.is_uncountable:
             return False
         if self.translator is None and self.before is None:
             return self.usage is None or bool(self.usage.unreported)
-        usage = self.own_cost
+        usage = self.own_cost()
         return usage is None or bool(usage.unreported) or not self.is_final
 
     @property
@@ -318,7 +316,6 @@ class PreparedAttempt(Attempt, eq=False, kw_only=True):
             self.held.append(out)
             self.held_size += len(out)
 
-    @property
     def first_call(self) -> str:
         """The id of the first call in the response; "" if it has none."""
         return self.full_response_call if self.translator is None else self.translator.first_call
@@ -341,7 +338,7 @@ class PreparedAttempt(Attempt, eq=False, kw_only=True):
             passed=passed,
             full_body=b"" if passed.size else self.raw,
             client=self.prepared.client,
-            reported=self.own_cost,
+            reported=self.own_cost(),
             final=self.is_final,
         )
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.exchange.attempt import Attempt, ResponseMode
 from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
@@ -34,8 +34,8 @@ def requested_tier(body: bytes) -> str:
         return ""
 
 
-# Members of an enumeration are slow to find, and this is looked for in every exchange.
-_ANSWERED = AttemptOutcome.ANSWERED
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_ANSWERED, _STREAM = AttemptOutcome.ANSWERED, ResponseMode.STREAM
 
 
 class Calls(Struct, eq=False):
@@ -85,7 +85,7 @@ class Calls(Struct, eq=False):
         if self._is_queued:
             self._take_back(attempt)
             return attempts
-        runtime, target, key, usage = self._runtime, attempt.target, attempt.key, attempt.own_cost
+        runtime, target, key, usage = self._runtime, attempt.target, attempt.key, attempt.own_cost()
         if attempt.estimate is not None and usage is not None and not usage.unreported and attempt.is_final:
             # It broke off after the end of its content, and the estimate was made before that was known.
             attempt.estimate = None
@@ -94,7 +94,8 @@ class Calls(Struct, eq=False):
                 target,
                 kind,
                 began=self.started,
-                first=attempt.first,
+                # The content of any other response is sent at its end, which says nothing about its beginning.
+                first=attempt.first if attempt.mode is _STREAM else 0.0,
                 usage=usage,
                 size=len(attempt.body),
                 charged=self._charged,

@@ -164,7 +164,7 @@ class Exchange:
             if attempts and seen is not UNNAMED:
                 record.stop_reason, record.response_model, record.response_id = seen.stop, seen.model, seen.id
             if kind is _ANSWERED and isinstance(attempt, PreparedAttempt):
-                call = attempt.first_call
+                call = attempt.first_call()
                 response_id = self.storage.stored_id if self.storage.writer is not None else ""
                 if call or response_id:
                     record.facts = self.runtime.session_facts.with_response(record, call, response_id)
@@ -444,7 +444,7 @@ class Exchange:
         if not isinstance(attempt, PreparedAttempt) or not self.calls.runs:
             return
         is_ending = self.stream is not None and self.stream.is_finalizing
-        if attempt.status >= 300 or is_ending or not attempt.lacks_counts:
+        if attempt.status >= 300 or is_ending or not attempt.lacks_counts():
             return
         counting = attempt.counting
         self.hang_up()

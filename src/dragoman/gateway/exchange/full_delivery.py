@@ -172,7 +172,7 @@ async def _send(exchange: Exchange, attempt: PreparedAttempt, body: bytes, *, is
         attempt.raw = body
         await exchange.storage.store_response(prepared, body)
     attempt.raw = body
-    if own is None and attempt.lacks_counts:
+    if own is None and attempt.lacks_counts():
         counting = attempt.counting
         attempt.count(await offload(counting.count, counting.size, exchange.builder.record.key, paid=True))
     kind = EVENT_STREAM if prepared.stream else _JSON
@@ -181,7 +181,7 @@ async def _send(exchange: Exchange, attempt: PreparedAttempt, body: bytes, *, is
         exchange.builder.record.usage = attempt.usage
     if attempt.response is not None or attempt.fold is not None:
         exchange.cache_turn(attempt)
-    attempt.first = exchange.runtime.clock()
+    attempt.first = exchange.builder.record.first_content
     outcome = _ANSWERED
     if own is not None:
         # The client reads it as a response, and it is a failure.

@@ -365,7 +365,7 @@ class StreamDelivery:
     def _end_with(self, out: bytes) -> None:
         """Send the last frames, as soon as tokens are counted and the response is stored, where either is needed."""
         exchange, attempt = self.exchange, self.attempt
-        if self.translator.answered and attempt.lacks_counts:
+        if self.translator.answered and attempt.lacks_counts():
             attempt.held, self._is_counting = [out], True
             self.phase = _FINALIZING
             counting = asyncio.ensure_future(exchange.count(attempt, attempt.counting))
