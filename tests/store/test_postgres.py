@@ -9,8 +9,16 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
+from dragoman.store import postgres as postgres_module
 from dragoman.store.connection import Connection, Transaction
-from dragoman.store.errors import StoreAway, StoreBusy, StoreConflict, StoreError, StoreInterrupted
+from dragoman.store.errors import (
+    StoreAway,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    StoreInterrupted,
+    StoreUnknown,
+)
 from dragoman.store.postgres import PostgresAddress, PostgresConnection
 from tests.postgres import PostgresServer, postgres_server
 from tests.waiting import LIMIT, wait_until
@@ -238,6 +246,67 @@ def test_the_session_of_the_server_keeps_nothing(database: str) -> None:
         assert raw.execute("SELECT current_setting('search_path')").fetchone() == ('"$user", public',)
 
 
+def test_transactions_of_one_lock_take_turns(database: str) -> None:
+    """Without it, totals that are sorted one way and changed another way wait for each other (decision 47)."""
+    with _with_table(database) as db, _connected(database) as other:
+        other.lock_timeout = 0.01
+        with Transaction(db, b"alice"):
+            with pytest.raises(StoreBusy, match="55P03"), Transaction(other, b"alice"):
+                raise AssertionError
+            assert not other.in_transaction
+            with Transaction(other, b"bob"):
+                _add(other, 1)
+        other.lock_timeout = LIMIT
+        waiting = threading.Event()
+
+        def wait() -> None:
+            waiting.set()
+            with Transaction(other, b"alice"):
+                # What was committed before its turn is there.
+                _add(other, _values(other)[-1] + 1)
+
+        with Transaction(db, b"alice"):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            assert waiting.wait(LIMIT)
+            _add(db, 2)
+        thread.join(LIMIT)
+        assert _values(db) == [1, 2, 3]
+
+
+def test_a_lock_whose_holder_stopped_is_free_after_a_while(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _with_table(database) as db, _connected(database) as other:
+        monkeypatch.setattr(postgres_module, "_MAX_REST", 0.02)
+        other.lock_timeout = LIMIT
+        with pytest.raises(StoreAway), Transaction(db, b"alice"):
+            _add(db, 1)
+            with Transaction(other, b"alice"):
+                _add(other, 2)
+            _add(db, 3)
+        assert _values(db) == [2]
+
+
+def test_a_number_that_does_not_fit_is_an_overflow_as_with_sqlite(database: str) -> None:
+    with _with_table(database) as db:
+        for number in (2**63, -(2**70)):
+            with pytest.raises(OverflowError):
+                _add(db, number)
+        with pytest.raises(OverflowError), Transaction(db):
+            _add(db, 2**63)
+        assert _values(db) == []
+
+
+def test_a_connection_is_renewed_so_that_an_old_server_is_left(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _connected(database) as db:
+        session = db.number("SELECT pg_backend_pid()")
+        assert db.number("SELECT pg_backend_pid()") == session
+        monkeypatch.setattr(postgres_module, "_MAX_AGE", 0.0)
+        assert db.number("SELECT pg_backend_pid()") != session
+        with Transaction(db):
+            session = db.number("SELECT pg_backend_pid()")
+            assert db.number("SELECT pg_backend_pid()") == session
+
+
 # A server that is away
 
 
@@ -254,6 +323,28 @@ def test_a_server_that_was_stopped_ends_the_statement_and_answers_again_later() 
         db.timeout = LIMIT
         _add(db, 2)
         assert 2 in _values(db)
+
+
+def test_a_commit_without_an_answer_may_be_done() -> None:
+    with postgres_server() as server, _with_table(server.address()) as db:
+        db.begin()
+        _add(db, 1)
+        db.timeout = 0.2
+        with server.stopped():
+            with pytest.raises(StoreUnknown, match="not known"):
+                db.commit()
+            db.rollback()
+        db.timeout = LIMIT
+        # The server read it when it went on.
+        wait_until(lambda: _values(db) == [1], "the row is there")
+        # Nobody waits for what a reader has committed.
+        db.begin(writes=False)
+        db.timeout = 0.2
+        with server.stopped():
+            with pytest.raises(StoreAway) as raised:
+                db.commit()
+            assert not isinstance(raised.value, StoreUnknown)
+            db.rollback()
 
 
 def test_a_transaction_whose_server_was_killed_is_lost_and_the_next_one_connects_again() -> None:

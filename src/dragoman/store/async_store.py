@@ -71,13 +71,14 @@ class Store:
             work=work,
             on_done=self._deliver,
             writes=False,
+            owner=owner,
             submitted=self._clock(),
             timeout=BUSY_TIMEOUT if timeout is None else timeout,
             while_moving=timeout is None,
             loop=loop,
             future=loop.create_future(),
         )
-        return self._submit(unit, owner)
+        return self._submit(unit)
 
     def write(
         self,
@@ -103,6 +104,7 @@ class Store:
             work=work,
             on_done=self._deliver,
             writes=True,
+            owner=owner,
             submitted=self._clock(),
             timeout=busy_timeout if timeout is None else timeout,
             while_moving=timeout is None,
@@ -114,13 +116,13 @@ class Store:
             expedite=expedite,
             counts=counts,
         )
-        return self._submit(unit, owner)
+        return self._submit(unit)
 
-    def _submit(self, unit: WorkItem[T], owner: bytes) -> asyncio.Future[T]:
+    def _submit(self, unit: WorkItem[T]) -> asyncio.Future[T]:
         future = unit.future
         assert future is not None
         try:
-            self._thread_of(owner).submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+            self._thread_of(unit.owner).submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:
             # Raised when the result is awaited, because many callers are inside a callback.
             future.set_exception(error.with_traceback(None))
@@ -160,7 +162,14 @@ class Store:
         self._refused = 0
         loop = asyncio.get_running_loop()
         unit = WorkItem(
-            work=work, on_done=self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop, size=size
+            work=work,
+            on_done=self._deliver,
+            writes=True,
+            owner=owner,
+            submitted=0.0,
+            timeout=math.inf,
+            loop=loop,
+            size=size,
         )
         try:
             self._thread_of(owner).submit(unit)

@@ -42,8 +42,8 @@ class Connection(Protocol):
     def each(self, statement: str, values: Values = (), /) -> Iterator[Any]:
         """The rows of a query, read while they are taken."""
 
-    def begin(self, *, writes: bool = True) -> None:
-        """Begin a transaction. One that writes does not wait: while another process writes, it fails as busy."""
+    def begin(self, *, writes: bool = True, lock: bytes = b"") -> None:
+        """Begin a transaction. Where several can write at once, none has the same lock meanwhile; b"" is no lock."""
 
     def commit(self) -> None:
         """Make the open transaction durable."""
@@ -72,13 +72,18 @@ def exists(db: Connection, statement: str, values: Values) -> bool:
     return db.row(statement, values) is not None
 
 
+# The locks of transactions that write records, or gateway keys. Work items have the lock of their owner.
+RECORDS, KEYS = b"records", b"keys"
+
+
 class Transaction:
-    """Several writes that are one: all or nothing. A nested one is a savepoint."""
+    """Several writes that are one: all or nothing. A nested one is a savepoint, under the lock of the outer one."""
 
-    __slots__ = ("_db", "_outermost")
+    __slots__ = ("_db", "_lock", "_outermost")
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Connection, lock: bytes = b"") -> None:
         self._db = db
+        self._lock = lock
         self._outermost = False
 
     def __enter__(self) -> None:
@@ -86,7 +91,7 @@ class Transaction:
         if db.in_transaction:
             db.savepoint("inner")
         else:
-            db.begin()
+            db.begin(lock=self._lock)
             self._outermost = True
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.store.connection import Connection, Transaction
+from dragoman.store.connection import RECORDS, Connection, Transaction
 from dragoman.store.stored_erasure import StoredCount, StoredErasure
 
 # Number of a session's rows that are removed at a time; number of a key's rows that are read at a time.
@@ -110,5 +110,5 @@ class Erasure:
         return not self._db.number("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
-        with Transaction(self._db):
+        with Transaction(self._db, RECORDS):
             return sum([self._db.change(statement, given) for statement, given in statements])

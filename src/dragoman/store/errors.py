@@ -26,7 +26,11 @@ class StoreConflict(StoreError):
 
 
 class StoreAway(StoreError):
-    """The server of the database does not answer, or cannot write; a commit that it did not answer may be done."""
+    """The server of the database does not answer, or cannot write."""
+
+
+class StoreUnknown(StoreAway):
+    """A commit got no answer: everything of its transaction was written, or nothing."""
 
 
 def store_error(error: BaseException) -> StoreError:

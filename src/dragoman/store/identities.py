@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity, Tags
-from dragoman.store.connection import Connection, Transaction, exists
+from dragoman.store.connection import KEYS, Connection, Transaction, exists
 
 _COLUMNS = (
     "i.id, i.name, i.owner, i.rights, i.tags, i.expires, i.created, i.created_by, i.revoked, i.generation,"
@@ -107,7 +107,7 @@ class Identities:
     def bind_names(self, owners: Mapping[str, bytes]) -> list[str]:
         """Bind names of the configuration's keys to their owners, and give the names of other owners."""
         db = self._db
-        with Transaction(db):
+        with Transaction(db, KEYS):
             db.many("INSERT INTO key_names (name, owner) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", owners.items())
             return [name for name, owner in owners.items() if self.owner_of(name) != owner]
 

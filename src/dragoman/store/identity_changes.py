@@ -16,7 +16,7 @@ from dragoman.identities.changes import ChangeContext, ConfiguredNames, Imported
 from dragoman.identities.errors import BeyondMaker, ImportRefused, KeyChangeError, KeyExists, KeyMissing
 from dragoman.identities.identity import DATABASE, StoredIdentity
 from dragoman.identities.members import KeyMembers
-from dragoman.store.connection import Connection, Transaction, exists
+from dragoman.store.connection import KEYS, Connection, Transaction, exists
 from dragoman.store.identities import RETIRED, Identities
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class IdentityChanges:
     def _change(self, maker: Maker, work: Callable[[ChangeContext], T]) -> T:
         """One transaction with the number of its change; the maker is read again in it."""
         db, now = self._db, self._clock()
-        with Transaction(db):
+        with Transaction(db, KEYS):
             db.change("UPDATE generation SET number = number + 1")
             context = ChangeContext(maker=self._present_maker(maker), now=now, generation=self._identities.generation())
             return work(context)

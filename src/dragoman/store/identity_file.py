@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dragoman.database_location import DatabaseLocation, database_exists
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.store.connection import exists
+from dragoman.store.connection import KEYS, exists
 from dragoman.store.errors import StoreBusy, StoreError, StoreFull
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
@@ -37,7 +37,7 @@ class IdentityFile:
     def trial(self) -> Iterator[None]:
         """Take back all changes that are made within."""
         db = self._tables.connection
-        db.begin()
+        db.begin(lock=KEYS)
         try:
             yield
         finally:

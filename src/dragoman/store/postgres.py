@@ -8,8 +8,10 @@ name, nothing is set for a session, and each statement runs in a transaction tha
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import count
 from typing import Any, TypeVar
 
@@ -22,17 +24,33 @@ from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
 from dragoman.store.connection import Row, Values
-from dragoman.store.errors import StoreAway, StoreBusy, StoreConflict, StoreError, StoreFull, StoreInterrupted
+from dragoman.store.errors import (
+    StoreAway,
+    StoreBusy,
+    StoreConflict,
+    StoreError,
+    StoreFull,
+    StoreInterrupted,
+    StoreUnknown,
+)
 from dragoman.store.placeholders import numbered
 from dragoman.store.statement_watcher import StatementWatcher
 
 T = TypeVar("T")
 
 SCHEMA = "dragoman"
-# One query each: the schema costs no round trip. A reader has one snapshot. A writer sees rows that were committed
-# while it waited for a lock, so that many may add to one total.
-_BEGIN_WRITES = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO {SCHEMA}".encode()
-_BEGIN_READS = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path TO {SCHEMA}".encode()
+# A reader has one snapshot. A writer sees rows that were committed while it waited for a lock.
+_WRITES, _READS = "READ COMMITTED", "REPEATABLE READ READ ONLY"
+# Seconds that a transaction may rest, after which the server takes it back: its client may be stopped.
+_MAX_REST = 10.0
+# Seconds until the server ends a statement of which its client does not know any more.
+_GRACE = 1.0
+# Seconds for which a connection is used: an old server that was left running still answers.
+_MAX_AGE = 600.0
+# A number that does not fit its column.
+_OUT_OF_RANGE = "22003"
+# Seconds that a statement waits for another transaction.
+LOCK_TIMEOUT = 1.0
 # Rows that `each` reads at a time.
 _AT_ONCE = 500
 # Seconds, the driver's least.
@@ -116,9 +134,10 @@ class PostgresConnection:
     # Work of several owners could wait for each other.
     shares_transactions = False
 
-    def __init__(self, address: PostgresAddress, timeout: float) -> None:
-        # Seconds that a statement may take.
+    def __init__(self, address: PostgresAddress, timeout: float, lock_timeout: float = LOCK_TIMEOUT) -> None:
+        # Seconds that a statement may take, and may wait for another transaction.
         self.timeout = timeout
+        self.lock_timeout = lock_timeout
         self._address = address
         self._watcher = StatementWatcher()
         self._driver: psycopg.Connection[Row] | None = None
@@ -126,6 +145,7 @@ class PostgresConnection:
         self._has_begun = False
         self._only_reads = False
         self._is_closed = False
+        self._connected_at = 0.0
         self._cursors = count(1)
 
     @property
@@ -166,29 +186,61 @@ class PostgresConnection:
             if is_own:
                 self.rollback()
 
-    def begin(self, *, writes: bool = True) -> None:
+    def begin(self, *, writes: bool = True, lock: bytes = b"") -> None:
         if self._has_begun or self.in_unit:
             # The connection was lost, and with it earlier writes of others.
             raise StoreError("the transaction was taken back")
-        statement = _BEGIN_WRITES if writes else _BEGIN_READS
+        if self._driver is not None and time.monotonic() - self._connected_at >= _MAX_AGE:
+            self._let_go()
         self._only_reads = not writes
+        statement = self._beginning(lock)
         is_new = self._driver is None
         try:
-            self._call(lambda driver: driver.execute(statement))
-        except StoreAway:
-            # The server may have closed a connection that was idle; nothing was done in it.
-            if is_new or self._watcher.has_fired:
-                raise
-            self._call(lambda driver: driver.execute(statement))
+            try:
+                self._call(lambda driver: driver.execute(statement))
+            except StoreAway:
+                # The server may have closed a connection that was idle; nothing was done in it.
+                if is_new or self._watcher.has_fired:
+                    raise
+                self._call(lambda driver: driver.execute(statement))
+        except StoreError:
+            # The lock was not free.
+            self.rollback()
+            raise
         self._has_begun = True
+
+    def _beginning(self, lock: bytes) -> bytes:
+        """One query, which takes one round trip: begin, with the schema, what the server ends by itself, and a lock."""
+        limits = {
+            "lock_timeout": self.lock_timeout,
+            "statement_timeout": self.timeout + _GRACE,
+            "idle_in_transaction_session_timeout": _MAX_REST,
+        }
+        statements = [
+            f"BEGIN ISOLATION LEVEL {_READS if self._only_reads else _WRITES}",
+            f"SET LOCAL search_path TO {SCHEMA}",
+            *(f"SET LOCAL {name} = {max(int(seconds * 1000), 1)}" for name, seconds in limits.items()),
+        ]
+        if lock:
+            number = int.from_bytes(blake2b(lock, digest_size=8).digest(), signed=True)
+            statements.append(f"SELECT pg_advisory_xact_lock({number})")
+        return "; ".join(statements).encode()
 
     def commit(self) -> None:
         if self._driver is None or self._driver.pgconn.transaction_status == TransactionStatus.INERROR:
             # The server would answer COMMIT with success and take the transaction back.
             self.rollback()
             raise StoreError("the transaction was taken back")
-        self._control("COMMIT")
-        self._has_begun = False
+        try:
+            self._control("COMMIT")
+        except StoreAway as error:
+            if self._only_reads:
+                raise
+            unknown = StoreUnknown(f"{error}; whether it has committed is not known")
+        else:
+            self._has_begun = False
+            return
+        raise unknown
 
     def rollback(self) -> None:
         try:
@@ -255,12 +307,14 @@ class PostgresConnection:
             self._address.text(self.timeout), autocommit=True, prepare_threshold=None, context=_ADAPTERS
         )
         self._watcher.watch(driver.fileno())
-        self._driver = driver
+        self._driver, self._connected_at = driver, time.monotonic()
         return driver
 
-    def _failure(self, error: psycopg.Error) -> StoreError:
+    def _failure(self, error: psycopg.Error) -> StoreError | OverflowError:
         """An error of the driver in words of our own, since the driver's have addresses, users and values."""
         state = error.sqlstate
+        if state == _OUT_OF_RANGE:
+            return OverflowError("a number does not fit its column")
         if self._driver is None:
             state = next((state for state, form in _REFUSALS.items() if form.search(str(error))), None)
         lost = state is None or (self._driver is not None and self._driver.closed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dragoman.database_location import MEMORY, DatabaseLocation, database_exists
 from dragoman.errors import ConfigError
-from dragoman.store.connection import Connection, Transaction
+from dragoman.store.connection import RECORDS, Connection, Transaction
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.migrations.sqlite import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records, TagSets, UsageRollups
@@ -86,8 +86,8 @@ class RecordTables:
         self._db.set_interrupt(must_end, steps)
 
     def transaction(self) -> Transaction:
-        """Several writes as one."""
-        return Transaction(self._db)
+        """Several writes as one; one transaction at a time writes records."""
+        return Transaction(self._db, RECORDS)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

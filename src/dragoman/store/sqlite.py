@@ -74,7 +74,8 @@ class SQLiteConnection(sqlite3.Connection):
         except sqlite3.Error as error:
             raise store_error(error) from None
 
-    def begin(self, *, writes: bool = True) -> None:
+    def begin(self, *, writes: bool = True, lock: bytes = b"") -> None:
+        # One process writes at a time, whatever its lock.
         if not writes:
             if self.guards_reads:
                 self.set_only_reads(True)

@@ -87,7 +87,7 @@ class StoredErasure:
         values: _Values = {"owner": owner, "at_once": self._at_once}
         while rows := db.rows(f"{query}{behind}{order}", values):
             keys: list[_Values] = [{"owner": owner, **dict(zip(table.key, row, strict=True))} for row in rows]
-            with Transaction(db):
+            with Transaction(db, owner):
                 if table.before:
                     db.many(table.before, keys)
                 delete = f"DELETE FROM {name} WHERE owner = :owner AND ({columns}) = ({marks})"

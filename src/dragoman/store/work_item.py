@@ -31,6 +31,7 @@ class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
     work: Callable[[Tables], T]
     on_done: Callable[[WorkItem[object], object, BaseException | None], None]
     writes: bool
+    owner: bytes = b""
     submitted: float
     timeout: float
     while_moving: bool = False

@@ -25,7 +25,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreBusy, StoreConflict, StoreError, store_error
+from dragoman.store.errors import StoreBusy, StoreConflict, StoreError, StoreUnknown, store_error
 from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
 # Seconds between two tries of a busy store: other processes usually hold it for a moment only.
@@ -259,22 +259,14 @@ class StoreThread:
         """Run items in one transaction and deliver; if that fails, each alone."""
         if not units:
             return
-        failure: StoreError | None = None
-        for _ in range(_MAX_RUNS):
-            try:
-                outcomes = self._commit(units)
-            except StoreError as error:
-                failure = store_error(error)
-                if not isinstance(failure, StoreConflict):
-                    break
-            else:
-                deliver(outcomes)
-                self._moved = self._clock()
-                return
-        if isinstance(failure, StoreBusy):
+        failure = self._try_to_commit(units)
+        if failure is None:
+            self._moved = self._clock()
+        elif isinstance(failure, StoreBusy):
             self._stuck.extend(units)
-        elif len(units) == 1:
-            deliver([(units[0], None, failure)])
+        elif len(units) == 1 or isinstance(failure, StoreUnknown):
+            # What may have been committed is not done again.
+            deliver([(unit, None, store_error(failure)) for unit in units])
         else:
             for unit in units:
                 if self._stuck:
@@ -282,11 +274,24 @@ class StoreThread:
                 else:
                     self._write([unit])
 
+    def _try_to_commit(self, units: list[WorkItem[object]]) -> StoreError | None:
+        """Run items in one transaction and deliver; if nothing was committed, give the reason."""
+        failure: StoreError | None = None
+        for _ in range(_MAX_RUNS):
+            try:
+                deliver(self._commit(units))
+                return None
+            except StoreError as error:
+                failure = store_error(error)
+            if not isinstance(failure, StoreConflict):
+                break
+        return failure
+
     def _commit(self, units: list[WorkItem[object]]) -> list[Outcome]:
         """Run items in one transaction with savepoints; an error means that none was committed."""
         # Each statement may cost a change of threads, so that there are no more of them than needed.
         db, alone = self._db, len(units) == 1
-        db.begin()
+        db.begin(lock=units[0].owner)
         outcomes: list[Outcome] = []
         try:
             db.in_unit = True

@@ -22,6 +22,7 @@ from dragoman.identities.errors import (
     KeyRevoked,
 )
 from dragoman.store import StoreBusy, StoreError
+from dragoman.store.connection import KEYS, Transaction
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.record_tables import LOCK_TIMEOUT, open_record_tables
@@ -98,5 +99,5 @@ def _read(database: DatabaseLocation, timeout: float, work: Callable[[Identities
 def _change(
     database: DatabaseLocation, timeout: float, clock: Callable[[], float], work: Callable[[IdentityChanges], T]
 ) -> T:
-    with closing(open_record_tables(database, timeout=timeout)) as tables, tables.transaction():
+    with closing(open_record_tables(database, timeout=timeout)) as tables, Transaction(tables.connection, KEYS):
         return work(IdentityChanges(tables.connection, clock))
