@@ -164,8 +164,8 @@ def _command(program: str) -> list[str]:
 @cache
 def _template() -> Path:
     """A directory of data, made once in each process, and removed with its other temporary files."""
-    path = Path(tempfile.gettempdir(), "postgres-template")
     with held_by_session():
+        path = Path(tempfile.mkdtemp(prefix="pg-template-"))
         done = subprocess.run([*_command("initdb"), "-D", str(path), *_INITDB], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return path

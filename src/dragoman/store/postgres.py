@@ -264,6 +264,23 @@ class PostgresConnection:
         # Writers do not wait for each other, so no commit of another one ends a wait.
         return 0
 
+    @property
+    def versions(self) -> tuple[int, int]:
+        """The number of migrations of the schema, and that of the oldest release that can use it; 0 if it has none."""
+        # The catalogues themselves: that a name was not found may be cached.
+        tables = (
+            "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = ? AND c.relname = 'schema_version'"
+        )
+        if not self.number(tables, (SCHEMA,)):
+            return 0, 0
+        version, oldest = self.rows("SELECT version, oldest FROM schema_version")[0]
+        return version, oldest
+
+    def script(self, statements: str) -> None:
+        """Run statements of PostgreSQL without values, in the open transaction."""
+        self._control(statements)
+
     def close(self) -> None:
         self._is_closed = True
         self._let_go()
