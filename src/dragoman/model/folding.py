@@ -62,14 +62,14 @@ class PartFold:
         if self.pieces:
             text = "".join(self.pieces)
             part = self.part
-            if isinstance(part, ToolCall | HostedCall):
+            if isinstance(part, (ToolCall, HostedCall)):
                 self.part = replace(part, arguments=part.arguments + text)
-            elif isinstance(part, Text | Thinking | Refusal):
+            elif isinstance(part, (Text, Thinking, Refusal)):
                 self.part = replace(part, text=part.text + text)
             self.pieces = []
         if self._citations and isinstance(self.part, Text):
             self.part = replace(self.part, citations=(*self.part.citations, *self._citations))
-        if self._logprobs and isinstance(self.part, Text | Refusal):
+        if self._logprobs and isinstance(self.part, (Text, Refusal)):
             self.part = replace(self.part, logprobs=[*(self.part.logprobs or ()), *self._logprobs])
         self._citations, self._logprobs = [], []
         return self.part

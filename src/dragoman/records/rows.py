@@ -104,7 +104,7 @@ def is_unpriced(entry: JournalEntry) -> bool:
 
 def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
     """The number of bookkeeping losses (decision 38)."""
-    return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
+    return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses])
 
 
 class RowSummary(Struct, frozen=True, array_like=True, gc=False):
@@ -125,7 +125,7 @@ class RowSummary(Struct, frozen=True, array_like=True, gc=False):
 def summary_of(entry: JournalEntry) -> RowSummary:
     """The summary of an entry's details."""
     cost, facts, losses = entry.cost, entry.facts, entry.losses
-    bookkeeping = _bookkeeping(losses)
+    bookkeeping = _bookkeeping(losses) if losses else 0
     session = ""
     relations: tuple[int, ...] | None = None
     if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):

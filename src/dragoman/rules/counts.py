@@ -12,6 +12,7 @@ from dragoman.wire.peek import NULL
 
 # Larger counts are invalid.
 MAX_COUNT = 2**53
+_COUNTS = frozenset({int, type(None)})
 
 
 class UsageMembers(Struct):
@@ -51,6 +52,8 @@ def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
 
 def spelled(usage: JsonObject) -> JsonObject:
     """Counts with numbers where a server writes their text; the same object where none does."""
+    if _COUNTS.issuperset(map(type, usage.values())):
+        return usage
     others: JsonObject = {}
     for key, value in usage.items():
         if type(value) is int or value is None:

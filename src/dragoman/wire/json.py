@@ -72,7 +72,8 @@ def _line_and_column(before: bytes) -> str:
 
 def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
     """Read a document that must be an object, from text or from values that were parsed already."""
-    if not isinstance(body, bytes | str):
+    # A tuple: the union of two types would be made each time.
+    if not isinstance(body, (bytes, str)):
         if not isinstance(body, Mapping):
             raise WireError("", "bytes, text or an object", kind_of(body))
         members = body if isinstance(body, dict) else dict(body)

@@ -69,10 +69,9 @@ class ClientResponses(Struct, eq=False):
     # Targets and attempts.
     retry_state: RetryState | None = None
 
-    @property
-    def full_report(self) -> bool:
+    def has_full_report(self) -> bool:
         """Whether the client requested all losses."""
-        return (self._client_request.header(b"x-dragoman-report") or b"").lower() == b"full"
+        return self._client_request.table.get(b"x-dragoman-report", b"").lower() == b"full"
 
     def full_response(
         self,
@@ -87,7 +86,7 @@ class ClientResponses(Struct, eq=False):
         all_losses = record.losses
         if losses and all_losses[-len(losses) :] != tuple(losses):
             all_losses = (*all_losses, *losses)
-        if not prepared.relay and self.full_report:
+        if not prepared.relay and self.has_full_report():
             body = with_report(body, all_losses) if kind is not EVENT_STREAM else body + report_comment(all_losses)
         headers = self.headers(prepared, provider_headers, kind, all_losses)
         record.losses, record.first_content = all_losses, self._runtime.clock()

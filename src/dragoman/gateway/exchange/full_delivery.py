@@ -137,7 +137,10 @@ async def _translate(exchange: Exchange, attempt: PreparedAttempt) -> Unsent | P
     if size > exchange.runtime.settings.limits.response_body:
         raise Oversized(TOO_LARGE)
     mint = exchange.runtime.mint_of(exchange.builder.record)
-    translated = await exchange.work(size, _translated, raw, earlier, prepared, mint, paid=True)
+    if size <= INLINE:
+        translated = _translated(raw, earlier, prepared, mint)
+    else:
+        translated = await exchange.work(size, _translated, raw, earlier, prepared, mint, paid=True)
     attempt.usage, response = translated.usage, translated.response
     if response is not None:
         stop = response.stop
@@ -155,9 +158,10 @@ async def _translate(exchange: Exchange, attempt: PreparedAttempt) -> Unsent | P
         for part in response.parts:
             if isinstance(part, ToolCall):
                 attempt.full_response_call = part.call_id
+                # Only turns with calls are cached.
+                if exchange.storage.watches(prepared):
+                    attempt.response = response
                 break
-    if exchange.storage.watches(prepared):
-        attempt.response = response
     await _send(exchange, attempt, translated.body)
     return None
 

@@ -399,7 +399,7 @@ class StreamDelivery:
     def _finish(self) -> None:
         """End the client's stream, with the full ledger if it wants that."""
         exchange = self.exchange
-        if not self._is_relay and exchange.responses.full_report:
+        if not self._is_relay and exchange.responses.has_full_report():
             exchange.write(report_comment(exchange.builder.record.losses))
         exchange.client.end()
 

@@ -52,7 +52,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
     first, program = record.first_content, record.program
     if tokens is None and record.usage is not None:
         tokens = tokens_of(record.usage)
-    return JournalEntry(
+    request = (
         record.id,
         record.time,
         ANSWERED if record.status < 400 and not record.failure else outcome_of(record),
@@ -73,6 +73,8 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.route[_CUT],
         record.policy,
         record.reason,
+    )
+    response = (
         record.status,
         record.failure,
         record.stop_reason[_CUT],
@@ -95,6 +97,8 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.candidates,
         record.candidates_more,
     )
+    # More than 30 arguments would be collected one by one.
+    return JournalEntry(*(request + response))
 
 
 def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:

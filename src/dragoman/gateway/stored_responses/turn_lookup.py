@@ -112,8 +112,9 @@ class TurnLookup:
 
 def is_sealed(response: Response) -> bool:
     """Whether an answer has calls, and reasoning that only its issuer can open."""
-    sealed = any(isinstance(part, Thinking) and part.seal is not None for part in response.parts)
-    return sealed and any(isinstance(part, ToolCall) for part in response.parts)
+    if ToolCall not in map(type, response.parts):
+        return False
+    return any(isinstance(part, Thinking) and part.seal is not None for part in response.parts)
 
 
 def _find(tables: Tables, *, owner: bytes, call_ids: list[str]) -> dict[str, bytes]:

@@ -39,17 +39,15 @@ def decode_usage(usage: Fields) -> Usage:
     if reported is not usage.value:
         usage = Fields(reported, usage.path)
     uncached, output, written, read = _totals(usage)
-    # Most lack some of these.
-    details = usage.optional_fields("output_tokens_details") if "output_tokens_details" in reported else None
-    thinking = details.optional_integer("thinking_tokens") if details is not None else None
-    servers = usage.optional_fields("server_tool_use") if "server_tool_use" in reported else None
-    searches = servers.optional_integer("web_search_requests") if servers is not None else None
-    tier = usage.optional_text("service_tier") if "service_tier" in reported else None
+    thinking = searches = tier = None
     leftovers: JsonObject = {}
-    if details is not None and (rest := details.rest(NAME)) is not None:
-        leftovers["output_tokens_details"] = rest.fields
-    if servers is not None and (rest := servers.rest(NAME)) is not None:
-        leftovers["server_tool_use"] = rest.fields
+    # Most lack some of these.
+    if "output_tokens_details" in reported:
+        thinking = _detail(usage, "output_tokens_details", "thinking_tokens", leftovers)
+    if "server_tool_use" in reported:
+        searches = _detail(usage, "server_tool_use", "web_search_requests", leftovers)
+    if "service_tier" in reported:
+        tier = usage.optional_text("service_tier")
     rest = usage.rest(NAME)
     if rest is not None:
         leftovers = {**rest.fields, **leftovers}
@@ -64,8 +62,24 @@ def decode_usage(usage: Fields) -> Usage:
         searches,
         tier,
         extras,
-        counts.unreported(uncached, cached, output),
+        () if uncached is not None and output is not None else counts.unreported(uncached, cached, output),
     )
+
+
+def _detail(usage: Fields, key: str, name: str, leftovers: JsonObject) -> int | None:
+    """A count among details; their other members are left over."""
+    details = usage.optional_object(key)
+    if details is None:
+        return None
+    count = details.get(name)
+    if type(count) is int and len(details) == 1:
+        return count
+    fields = Fields(details, (usage.path, key))
+    count = fields.optional_integer(name)
+    rest = fields.rest(NAME)
+    if rest is not None:
+        leftovers[key] = rest.fields
+    return count
 
 
 _TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")

@@ -86,4 +86,5 @@ def report_stop(stop: Stop, ledger: Ledger) -> None:
         ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired is not told here")
     if stop.category is not None:
         ledger.dropped(Feature.STOP_REASON, ("stop", "category"), "there is no category of refusals here")
-    drop_extras(stop.extras if stop.extras is not None and stop.extras.origin != NAME else None, ("stop",), ledger)
+    if stop.extras is not None and stop.extras.origin != NAME:
+        drop_extras(stop.extras, ("stop",), ledger)

@@ -322,7 +322,8 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
     if details:
         message["reasoning_details"] = list[JsonValue](indexed(details))
     legacy = translation.request.legacy_functions
-    _write_calls(calls, legacy, message, ledger)
+    if calls:
+        _write_calls(calls, legacy, message, ledger)
     finish = finish_reason_of(stop, calls=bool(calls), refusal=bool(refusals), legacy=legacy)
     choice: JsonObject = {
         "index": 0,
@@ -358,7 +359,7 @@ def _completion(
 
 def _logprobs(parts: tuple[Part, ...]) -> JsonObject | None:
     for part in parts:
-        if isinstance(part, Text | Refusal) and part.logprobs:
+        if isinstance(part, (Text, Refusal)) and part.logprobs:
             break
     else:
         # As of nearly all.
@@ -369,8 +370,6 @@ def _logprobs(parts: tuple[Part, ...]) -> JsonObject | None:
 
 
 def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledger: Ledger) -> None:
-    if not calls:
-        return
     if legacy:
         first = calls[0]
         message["function_call"] = {"name": client_name(first), "arguments": or_empty(first.arguments)}

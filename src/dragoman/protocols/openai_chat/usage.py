@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue, present
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
@@ -193,7 +193,11 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
     }
-    details = present({"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write})
+    details: JsonObject = {}
+    if usage.cache_read is not None:
+        details["cached_tokens"] = usage.cache_read
+    if usage.cache_write is not None:
+        details["cache_write_tokens"] = usage.cache_write
     if details:
         written["prompt_tokens_details"] = details
     if usage.thinking is not None:
