@@ -19,6 +19,7 @@ from tests.store.copied_tables import copied_tables
 pytest_plugins = (
     "tests.rings",
     "tests.isolation",
+    "tests.engines",
     "tests.ordering",
     "tests.results",
     "tests.reports",

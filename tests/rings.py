@@ -112,6 +112,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marks = {ring: getattr(pytest.mark, ring) for ring in RINGS}
     for item in items:
         item.add_marker(marks[_ring_of_item(item)])
+    if config.option.ring is not None:
+        others = {item for item in items if _ring_of_item(item) not in config.option.ring}
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [item for item in items if item not in others]
     if not config.option.nightly:
         late = {item for item in items if item.get_closest_marker("nightly")}
         config.hook.pytest_deselected(items=list(late))
@@ -119,7 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _ring_of_item(item: pytest.Item) -> str:
-    return _ring_of_file(item.path)
+    # A test of a file may need more than the others, for one of its parameters.
+    own = [mark.name for mark in item.own_markers if mark.name in RINGS]
+    return max(own or [_ring_of_file(item.path)], key=RINGS.index)
 
 
 @cache

@@ -9,8 +9,10 @@ from pathlib import Path
 from dragoman.database_location import MEMORY
 from dragoman.store import Tables, open_tables
 from dragoman.store.connection import Connection
+from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Item, StoredResponse
 from dragoman.store.sqlite import SQLiteConnection
+from tests.engines import databases
 
 ALICE, BOB = b"a" * 32, b"b" * 32
 DAY = 86400
@@ -28,8 +30,12 @@ class Clock:
 
 @contextmanager
 def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = None) -> Iterator[Tables]:
-    """The tables of a file, closed afterwards."""
-    store = open_tables(str(path), days, clock or Clock())
+    """The tables of a file, or of the database that stands for it, closed afterwards."""
+    on_postgres = databases()
+    if on_postgres is None:
+        store = open_tables(str(path), days, clock or Clock())
+    else:
+        store = Tables(on_postgres.connect(str(path)), days, clock or Clock(), RecentTurnOwners(None))
     try:
         yield store
     finally:

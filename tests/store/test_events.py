@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.store.opened import ALICE, kept, opened
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def test_pieces_are_there_in_their_order_for_whoever_comes_later() -> None:
