@@ -336,6 +336,82 @@ def test_a_handler_that_never_took_its_first_step_leaves_nothing_behind() -> Non
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("farewell", ["client", "server"])
+def test_a_later_handler_that_never_took_its_first_step_leaves_nothing_behind(farewell: str) -> None:
+    async def main() -> None:
+        server = HttpServer(echo, refuse, LIMITS)
+        wire, connection = Wire(), ClientConnection(server)
+        connection.connection_made(wire)
+        connection.data_received(get("/1"))
+        await wait_until_async(lambda: b"GET /1" in wire.sent, "the first message has its reply")
+        connection.data_received(get("/2"))
+        assert server.busy == 1
+        if farewell == "client":
+            connection.eof_received()
+        else:
+            server.cancel_all()
+            assert b"HTTP/1.1 503 " in wire.sent
+            assert wire.closed
+        connection.connection_lost(None)
+        await wait_until_async(lambda: len(asyncio.all_tasks()) == 1, "no task is left")
+        assert server.busy == 0
+        assert b"GET /2" not in wire.sent
+
+    asyncio.run(main())
+
+
+@on_both_loops
+def test_one_task_serves_a_connection_and_ends_with_it(run: Run) -> None:
+    serving_tasks: list[asyncio.Task[None] | None] = []
+
+    async def handler(request: ServerRequest) -> None:
+        serving_tasks.append(asyncio.current_task())
+        await echo(request)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            for sent in (get("/1"), get("/2") + get("/3"), get("/4")):
+                client.send(sent)
+                for _ in range(sent.count(b"GET")):
+                    assert (await client.reply()).status == 200
+            task = serving_tasks[0]
+            assert task is not None
+            assert serving_tasks == [task] * 4
+            assert not task.done()
+            await client.close()
+            await wait_until_async(task.done, "the task has ended")
+
+    run(main())
+
+
+@on_both_loops
+def test_a_pipelined_message_waits_for_a_turn_of_the_loop(run: Run) -> None:
+    turns, seen = [0], []
+
+    async def handler(request: ServerRequest) -> None:
+        seen.append(turns[0])
+        await echo(request)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def turn() -> None:
+            turns[0] += 1
+            if len(seen) < 5:
+                loop.call_soon(turn)
+
+        async with serving(handler) as house:
+            client = await house.client()
+            loop.call_soon(turn)
+            client.send(get("/") * 5)
+            for _ in range(5):
+                assert (await client.reply()).status == 200
+        assert len(set(seen)) == 5
+
+    run(main())
+
+
 @on_both_loops
 def test_a_client_that_leaves_at_once_leaves_nothing_behind(run: Run) -> None:
     async def main() -> None:
@@ -440,6 +516,27 @@ def test_a_handler_cancelled_from_inside_is_500(run: Run) -> None:
     async def main() -> None:
         async with serving(handler) as house:
             assert (await house.ask(get("/"))).status == 500
+
+    run(main())
+
+
+@on_both_loops
+def test_a_message_behind_a_cancelled_handler_is_served(run: Run) -> None:
+    async def handler(request: ServerRequest) -> None:
+        if request.path == "/1":
+            raise asyncio.CancelledError
+        await echo(request)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(get("/1") + get("/2"))
+            assert (await client.reply()).status == 500
+            assert (await client.reply()).body == b"GET /2 |"
+            client.send(get("/1"))
+            assert (await client.reply()).status == 500
+            client.send(get("/3"))
+            assert (await client.reply()).body == b"GET /3 |"
 
     run(main())
 

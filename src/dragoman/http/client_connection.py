@@ -44,8 +44,10 @@ class ClientConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.parser: RequestParser
         self.current: ServerRequest | None = None
+        # It serves one message after the other; between two of them it waits for `awaited`.
         self.task: asyncio.Task[None] | None = None
-        # Whether the task has taken its first step.
+        self.awaited: asyncio.Future[None] | None = None
+        # Whether the handler of the current message has begun.
         self.serving = False
         self.backlog = bytearray()
         # Nothing written can arrive; nothing read counts any more; the present exchange is the last.
@@ -122,6 +124,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
+        self._wake()
         self._notify_sent()
         self.backlog.clear()
         self.parser.forget()
@@ -318,7 +321,10 @@ class ClientConnection(asyncio.Protocol):
                 self.current = message
                 self.serving = False
                 self.server.busy += 1
-                self.task = self.loop.create_task(self._serve(message))
+                if self.task is None:
+                    self.task = self.loop.create_task(self._serve())
+                else:
+                    self._wake()
             else:
                 self._refuse(message)
         elif parser.final:
@@ -338,31 +344,51 @@ class ClientConnection(asyncio.Protocol):
             self.phase = phase
             self.since = self.loop.time()
 
-    async def _serve(self, request: ServerRequest) -> None:
-        """Run the handler, and see to it that there is a reply."""
-        self.serving = True
+    async def _serve(self) -> None:
+        """Run the handler of one message after the other, and see to it that there is a reply."""
         try:
-            await self.server.handler(request)
-            if not request.ended and not self.gone:
-                logger.error("handler returned without a full response")
-                self._fail(request, 500, "internal error")
-        except ClientError as error:
-            self._fail(request, error.status, error.message)
-        except asyncio.CancelledError:
-            self._give_up(request)
-            raise
-        except Exception:
-            # The outermost edge of an exchange: the client gets an answer whatever broke.
-            logger.exception("handler failed")
-            self._fail(request, 500, "internal error")
+            while (request := self.current) is not None:
+                self.serving = True
+                try:
+                    await self.server.handler(request)
+                    if not request.ended and not self.gone:
+                        logger.error("handler returned without a full response")
+                        self._fail(request, 500, "internal error")
+                except ClientError as error:
+                    self._fail(request, error.status, error.message)
+                except asyncio.CancelledError:
+                    self._give_up(request)
+                    raise
+                except Exception:
+                    # The outermost edge of an exchange: the client gets an answer whatever broke.
+                    logger.exception("handler failed")
+                    self._fail(request, 500, "internal error")
+                finally:
+                    self._over(request)
+                # Nothing of an exchange outlives it.
+                del request
+                if self.current is not None:
+                    # It came with the message before, and others have their turn first.
+                    await asyncio.sleep(0)
+                elif not self.closing:
+                    self.awaited = self.loop.create_future()
+                    await self.awaited
         finally:
-            self._over(request)
+            # They know each other. A handler that was cancelled from within leaves the next message to another task.
+            self.task = None if self.current is None else self.loop.create_task(self._serve())
+
+    def _wake(self) -> None:
+        """Have the task go on: with the next message, or to its end."""
+        awaited, self.awaited = self.awaited, None
+        if awaited is not None and not awaited.done():
+            awaited.set_result(None)
 
     def _cancel(self, request: ServerRequest) -> None:
         """Cancel the handler; one that has not begun never will, and cannot clear up after itself."""
         if self.task is not None:
             self.task.cancel()
             if not self.serving:
+                self.task = None
                 self._give_up(request)
                 self._over(request)
 
@@ -385,7 +411,6 @@ class ClientConnection(asyncio.Protocol):
     def _over(self, request: ServerRequest) -> None:
         """Continue after a finished exchange."""
         self.current = None
-        self.task = None
         if request.on_pause is not None or request.on_resume is not None:
             # They know the exchange, which knows its request.
             request.on_pause = request.on_resume = None
