@@ -51,6 +51,36 @@ def test_every_source_file_has_a_test_beside_its_name() -> None:
     assert not missing
 
 
+GENERIC = frozenset({"list", "dict", "set", "frozenset", "tuple", "deque", "Counter", "OrderedDict", "defaultdict"})
+
+
+def test_no_generic_alias_is_called() -> None:
+    """`list[str]()` and a call of `JsonList` take 3,000 instructions more than `[]`: they raise an error within."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in SOURCES.rglob("*.py")}
+    aliases = {
+        node.target.id
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value is not None
+        and _is_alias(node.value)
+    }
+    assert "JsonList" in aliases
+    calls = [
+        f"{path.relative_to(SOURCES)}:{node.lineno}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (_is_alias(node.func) or (isinstance(node.func, ast.Name) and node.func.id in aliases))
+    ]
+    assert not calls
+
+
+def _is_alias(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in GENERIC
+
+
 # Public names of classes and types that stand for more than one, with the reason.
 DEFINED_TWICE = {
     "EncodedTools": "the tools of a request, in each protocol package",

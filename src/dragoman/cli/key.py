@@ -152,7 +152,8 @@ def run_list(options: argparse.Namespace) -> int:
     """List all keys."""
     from dragoman.cli.key_report import keys_as_text
 
-    keys, warnings, count = _keys(options), list[str](), 0
+    keys, count = _keys(options), 0
+    warnings: list[str] = []
 
     def listed() -> Iterator[KeyView]:
         nonlocal count

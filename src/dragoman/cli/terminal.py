@@ -144,7 +144,8 @@ def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> t
         min(size, column.least or (_BESIDE if column.below else size))
         for size, column in zip(needed, columns, strict=True)
     ]
-    beside, below = list(range(len(columns))), list[int]()
+    beside = list(range(len(columns)))
+    below: list[int] = []
     for at in reversed(range(len(columns))):
         if not columns[at].below:
             continue

@@ -48,6 +48,7 @@ class FairQueue(Generic[T]):
 
     def largest(self, key: str, added: int = 1, measure: Callable[[dict[T, None]], int] = len) -> dict[T, None]:
         """The items of the key with the longest queue, in order; none if `key` has as many with the `added` ones."""
-        queues, nothing = self._queues, dict[T, None]()
+        queues = self._queues
+        nothing: dict[T, None] = {}
         queue = max(queues.values(), key=measure, default=nothing)
         return queue if measure(queue) > measure(queues.get(key, nothing)) + added else nothing

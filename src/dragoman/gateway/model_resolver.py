@@ -84,7 +84,7 @@ class ModelResolver:
     ) -> None:
         self._settings = settings
         self._all_providers = self._providers = settings.callable
-        self._withheld = frozenset[str]()
+        self._withheld: frozenset[str] = frozenset()
         if providers is not None:
             self._providers = {name: each for name, each in settings.callable.items() if name in providers}
             self._withheld = frozenset({*settings.callable, *settings.absent}.difference(providers))

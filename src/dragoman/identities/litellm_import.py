@@ -132,7 +132,8 @@ def _total(page: JsonValue | WireError) -> int:
 
 
 def _read(number: int, location: str, entry: JsonValue | WireError, ignored: frozenset[str]) -> ImportLine:
-    name, notes = f"litellm-{number}", list[str]()
+    name = f"litellm-{number}"
+    notes: list[str] = []
     try:
         if isinstance(entry, WireError):
             raise InvalidMember("", f"is not JSON: {entry.actual}", "repair the line")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import msgspec
 from msgspec import Struct
 
-from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint
 from dragoman.rules.capabilities import CapabilityRow
 
@@ -127,6 +127,6 @@ def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> Catalog
 
 def _capability_row(table: _CapabilityTable) -> CapabilityRow:
     changes: JsonObject = {
-        capability: JsonList(value) if isinstance(value, list) else value for capability, value in table.set.items()
+        capability: [*value] if isinstance(value, list) else value for capability, value in table.set.items()
     }
     return CapabilityRow(protocol=table.protocol, model=table.model, changes=changes, source=table.source)

@@ -10,7 +10,7 @@ from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.rules.capabilities import CapabilityRow
 
-_PROTOCOLS = frozenset[str](PROTOCOL_NAMES)
+_PROTOCOLS = frozenset(PROTOCOL_NAMES)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):

@@ -170,7 +170,8 @@ class ThreadAssigner:
         if self._changed_threads:
             new = {thread.id for thread in new_threads}
             tables.save_threads(row for row in self._changed_threads.values() if row.id not in new)
-        heads, rows = self._heads, list[HeadRow]()
+        heads = self._heads
+        rows: list[HeadRow] = []
         for digest in sorted(heads):
             digest_rows = heads[digest]
             rows += digest_rows if len(digest_rows) == 1 else sorted({row[1]: row for row in digest_rows}.values())

@@ -72,7 +72,8 @@ class RecordQueries:
 
     def places(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Session and thread of some rows, as far as they have a session."""
-        wanted, places = sorted(numbers), dict[int, tuple[int, int]]()
+        wanted = sorted(numbers)
+        places: dict[int, tuple[int, int]] = {}
         for at in range(0, len(wanted), _AT_ONCE):
             some = wanted[at : at + _AT_ONCE]
             statement = "SELECT number, session, thread FROM records WHERE session <> 0 AND number IN"

@@ -63,7 +63,7 @@ class StoredErasure:
 
     def amount(self, owners: Sequence[bytes]) -> StoredCount:
         """The rows of some owners; reads every row."""
-        rows = Counter[str]()
+        rows: Counter[str] = Counter()
         for owner in owners:
             for name in _TABLES:
                 rows[name] += self._db.number(f"SELECT count(*) FROM {name} WHERE owner = ?", (owner,))
@@ -71,7 +71,7 @@ class StoredErasure:
 
     def remove(self, owners: Sequence[bytes]) -> Iterator[StoredCount]:
         """Delete the rows of some owners; gives the number of deleted rows so far after each batch."""
-        rows = Counter[str]()
+        rows: Counter[str] = Counter()
         for owner in owners:
             for name, table in _TABLES.items():
                 for removed in self._remove(name, table, owner):

@@ -48,7 +48,8 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
 
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     """The status of all workers together; the health of targets is the same in all."""
-    now, reports, unnamed = runtime.clock(), [], Counter[str]()
+    now, reports = runtime.clock(), []
+    unnamed: Counter[str] = Counter()
     # Servers of this machine that have no table and answered when they were last looked for.
     local = [(name, provider) for name, provider in runtime.settings.local.items() if models_of(runtime, provider)]
     for report in runtime.health_reports():

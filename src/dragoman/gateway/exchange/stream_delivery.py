@@ -87,7 +87,8 @@ class StreamDelivery:
         self._may_flow = False
         self._limits, self._client = exchange.limits, exchange.client
         self._pass_content = translator.pass_content
-        self._flowed: Callable[[bytes], None] = list[bytes]().append
+        chunks: list[bytes] = []
+        self._flowed = chunks.append
         self._is_relay = attempt.prepared.relay
         self._passed = Passed()
         self._unframer: Unframer | None = None

@@ -112,7 +112,7 @@ def check_names_of_body(
     must name its model."""
     try:
         values = _requests_in(body) if is_batch else [body]
-        names = set[str]()
+        names: set[str] = set()
         for value in values:
             for each in protocols:
                 names |= _collected(strings_at(value, _tree(each), check_unambiguous))

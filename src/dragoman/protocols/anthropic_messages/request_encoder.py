@@ -73,7 +73,8 @@ def encode_request(
         _encode_format(request.output, config, conversation, writing)
     if conversation.system:
         body["system"] = shortened(conversation.system)
-    body["messages"] = messages = JsonList(conversation.messages)
+    messages: JsonList = [*conversation.messages]
+    body["messages"] = messages
     if offers.declarations:
         _put_tools(offers, choice, body, writing)
     if depth.thinking is not None:

@@ -70,7 +70,8 @@ class MessageList(Struct, eq=False):
         if role == self._role:
             return self._open
         self._role = self.last_role = role
-        self._open = content = JsonList()
+        content: JsonList = []
+        self._open = content
         self.messages.append({"role": role, "content": content})
         return content
 

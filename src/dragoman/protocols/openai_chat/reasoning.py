@@ -146,15 +146,15 @@ def text_seal(
     if stated is not None and stated.value is not None:
         body["value"] = stated.value
     if beside.details:
-        body["details"] = JsonList(beside.details)
+        body["details"] = [*beside.details]
     if beside.blocks:
-        body["blocks"] = JsonList(beside.blocks)
+        body["blocks"] = [*beside.blocks]
     if beside.items:
-        body["items"] = JsonList(beside.items)
+        body["items"] = [*beside.items]
     if beside.opaque:
         body["opaque"] = beside.opaque
     if beside.parts:
-        body["parts"] = JsonList(beside.parts)
+        body["parts"] = [*beside.parts]
     return Seal(
         origin=NAME,
         kind="text",

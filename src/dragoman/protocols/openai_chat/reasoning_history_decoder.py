@@ -156,10 +156,11 @@ class _Echo:
 
 def _anthropic_seal(entry: JsonObject) -> Seal | None:
     signature, data = entry.get("signature"), entry.get("data")
+    body: JsonObject
     if entry.get("type") == DETAIL_ENCRYPTED and isinstance(data, str):
-        kind, body = "redacted", JsonObject(type="redacted_thinking", data=data)
+        kind, body = "redacted", {"type": "redacted_thinking", "data": data}
     elif isinstance(signature, str) and signature:
-        kind, body = "thinking", JsonObject(type="thinking", thinking=detail_text(entry), signature=signature)
+        kind, body = "thinking", {"type": "thinking", "thinking": detail_text(entry), "signature": signature}
     else:
         return None
     return Seal(origin=ANTHROPIC, kind=kind, body=body, model=_model(entry))

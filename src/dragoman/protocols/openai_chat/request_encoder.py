@@ -220,7 +220,7 @@ class _RequestEncoder:
         stop, limit = self._request.stop, self._capabilities.stop_limit
         sent = stop if limit is None else stop[:limit]
         if sent:
-            self._body["stop"] = list[JsonValue](sent)
+            self._body["stop"] = [*sent]
         if len(sent) < len(stop):
             self._ledger.approximated(
                 Feature.STOP_SEQUENCES, ("stop",), f"{len(stop) - len(sent)} stop strings are matched by this library"

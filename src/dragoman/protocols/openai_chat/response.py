@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, Part, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, StopReason
@@ -320,7 +320,7 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
     if reasoning:
         message["reasoning_content"] = "\n\n".join(reasoning)
     if details:
-        message["reasoning_details"] = list[JsonValue](indexed(details))
+        message["reasoning_details"] = [*indexed(details)]
     legacy = translation.request.legacy_functions
     if calls:
         _write_calls(calls, legacy, message, ledger)
@@ -388,7 +388,9 @@ def _encode_native(response: Response, translation: TranslationContext, mint: Mi
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.
-    texts, refusals, citations = list[str](), list[str](), JsonList()
+    texts: list[str] = []
+    refusals: list[str] = []
+    citations: JsonList = []
     calls: list[JsonObject] = []
     signatures: list[Seal] = []
     for part in response.parts:
@@ -419,7 +421,7 @@ def _encode_native(response: Response, translation: TranslationContext, mint: Mi
     if refusals:
         message["refusal"] = "".join(refusals)
     if calls:
-        message["tool_calls"] = JsonList(calls)
+        message["tool_calls"] = [*calls]
     if message["content"] is None and not calls and "function_call" not in message:
         message["content"] = ""
     finish = response.stop.native or finish_reason_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Citation,
@@ -58,7 +58,7 @@ def seal_turn(parts: tuple[Part, ...], origin: str, translation: TranslationCont
     """The exact form of a turn that the client's echo would not give back (V1), or None."""
     if translation.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
         return None
-    blocks: JsonList = list[JsonValue](translation.render_turn(parts))
+    blocks: JsonList = [*translation.render_turn(parts)]
     return Seal(
         origin=origin,
         kind="turn",

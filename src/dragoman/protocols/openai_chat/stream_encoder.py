@@ -38,7 +38,7 @@ from dragoman.model.events import (
 )
 from dragoman.model.features import Feature
 from dragoman.model.folding import PartFold
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
@@ -266,7 +266,7 @@ class ChatStreamEncoder:
             annotations = annotate(part.citations, writer.start, writer.length, event.index, self._ledger)
             entries = indexed(annotations, self._annotations)
             self._annotations += len(entries)
-            return self._delta({"annotations": list[JsonValue](entries)}) if entries else b""
+            return self._delta({"annotations": [*entries]}) if entries else b""
         return b""
 
     def _close_thinking(self, part: Thinking) -> bytes:
@@ -274,7 +274,7 @@ class ChatStreamEncoder:
         if seal is None or seal.origin != NAME:
             entries = indexed(encode_details(part), self._details)
             self._details += len(entries)
-            return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
+            return self._delta({"reasoning_details": [*entries]}) if entries else b""
         if is_call_signature(part):
             return self._close_signature(seal)
         # The text was sent before the spelling of its provider was known. The members next to it were not.
@@ -284,7 +284,7 @@ class ChatStreamEncoder:
         entries = indexed(encode_details(part), self._details)
         self._details += len(entries)
         if entries:
-            delta["reasoning_details"] = JsonList(entries)
+            delta["reasoning_details"] = [*entries]
         return self._delta(delta) if delta else b""
 
     def _close_signature(self, seal: Seal) -> bytes:
@@ -368,7 +368,7 @@ class ChatStreamEncoder:
         seal = seal_turn(parts, self._translation.origin, self._translation)
         if seal is None:
             return b""
-        return self._delta({"reasoning_details": list[JsonValue](indexed([turn_entry(seal)], self._details))})
+        return self._delta({"reasoning_details": [*indexed([turn_entry(seal)], self._details)]})
 
     def _fail(self, event: Failed) -> bytes:
         return error_frame(event.failure)

@@ -294,7 +294,7 @@ def _inner(value: JsonValue, depth: int) -> JsonValue:
     if isinstance(value, dict):
         return _rewritten(value, depth + 1)
     if isinstance(value, list):
-        return JsonList(_rewritten(item, depth + 1) if isinstance(item, dict) else item for item in value)
+        return [_rewritten(item, depth + 1) if isinstance(item, dict) else item for item in value]
     return value
 
 

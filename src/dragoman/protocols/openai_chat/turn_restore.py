@@ -72,7 +72,7 @@ def build_cached_turn(response: Response, translation: TranslationContext) -> Ca
         model=translation.target.model,
         digest=_digest(_text(response.parts), calls, exact=turn is not None),
         exact=turn is not None,
-        details=Raw(encode(list[JsonValue](indexed(entries)))),
+        details=Raw(encode([*indexed(entries)])),
     )
     return CachedTurn(call_id=calls[0][0], body=_write(content))
 
@@ -122,7 +122,7 @@ def _comes_back(entries: list[JsonObject], origin: str, target: TargetModel) -> 
     """Whether the provider accepts the reasoning that a client returns in these entries."""
     if not entries:
         return False
-    parts, _ = decode_echo(Fields({DETAILS: list[JsonValue](entries)}))
+    parts, _ = decode_echo(Fields({DETAILS: [*entries]}))
     seals = [part.seal for part in parts if isinstance(part, Thinking)]
     return all(seal is not None and opens(seal, origin, target.model, target.capabilities) for seal in seals)
 

@@ -221,7 +221,7 @@ class TurnEncoder:
 
     def _flush(self) -> None:
         """Write media of tool results before anything that is no user message."""
-        self._write_message({"role": "user", "content": list[JsonValue](self._attached)})
+        self._write_message({"role": "user", "content": [*self._attached]})
         self._attached = []
 
     def _assistant(self, turn: Turn) -> None:
@@ -276,7 +276,7 @@ class TurnEncoder:
         if refusals:
             message["refusal"] = "".join(refusals)
         if written:
-            message["tool_calls"] = JsonList(written)
+            message["tool_calls"] = [*written]
         if echo is not None:
             calls = [(part, at) for part, at in zip(parts, places, strict=True) if isinstance(part, ToolCall)]
             echo.sign(message, calls, written)
@@ -422,12 +422,12 @@ class AssistantText:
         if not parts:
             return None
         if self._in_parts:
-            return list[JsonValue](parts)
+            return [*parts]
         if len(parts) == 1 and len(parts[0]) == 2:
             return parts[0]["text"]
         for part in parts:
             if len(part) != 2:
-                return list[JsonValue](parts)
+                return [*parts]
         return "".join([str(part["text"]) for part in parts])
 
 
@@ -437,6 +437,6 @@ def joined_content(parts: list[JsonObject]) -> JsonValue:
     for part in parts:
         text = part.get("text")
         if len(part) != 2 or not isinstance(text, str):
-            return JsonList(parts)
+            return [*parts]
         texts.append(text)
     return texts[0] if len(texts) == 1 else "\n\n".join(texts)

@@ -84,7 +84,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     except WireError as unread:
         # Counts that cannot be read are no reason to fail.
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
-    members = JsonObject(body)
+    members = {**body}
     for key in _MODELLED:
         members.pop(key, None)
     if body.get("usage") is not None:

@@ -295,7 +295,8 @@ def _create_total_triggers(db: SQLiteConnection, measures: Sequence[str]) -> Non
     """Create the triggers by which `thread_sums` adds to the totals of threads and sessions."""
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
     added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
-    on_insert, on_update = list[str](), list[str]()
+    on_insert: list[str] = []
+    on_update: list[str] = []
     for of, number in _TOTALS:
         columns = f"{of}, since, last, {', '.join(measures)}"
         new = number.format("NEW.thread")
