@@ -5,7 +5,8 @@ from __future__ import annotations
 from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CallEntry, CostBreakdown, JournalEntry, TokenCounts
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.records import ROW_COLUMNS, Row
+from dragoman.store.connection import AppendRow
+from dragoman.store.records import ROW_COLUMNS
 
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
@@ -52,7 +53,7 @@ def entry(
     )
 
 
-def row_of(entry: JournalEntry, placed: AssignedThread) -> Row:
+def row_of(entry: JournalEntry, placed: AssignedThread) -> AppendRow:
     """Its row of records, in the order of `store.records.ROW_COLUMNS`."""
     batch = Batch()
     batch.add(entry, placed)

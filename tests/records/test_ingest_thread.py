@@ -23,9 +23,10 @@ from dragoman.records.journal_directory import directory_of, journals_in, reques
 from dragoman.records.journal_entry import OPEN
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.sessions.facts import ExchangeFacts
+from dragoman.store.connection import AppendRow
 from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.records import Records, Row
+from dragoman.store.records import Records
 from dragoman.store.session_tables import StoredThread
 from dragoman.store.unassigned import RowScope
 from tests.records.agreement import sums_and_rows
@@ -178,7 +179,7 @@ def test_a_file_that_is_full_is_tried_again(path: str, monkeypatch: pytest.Monke
     add, full = Records.add, threading.Event()
     full.set()
 
-    def limited(self: Records, rows: list[Row]) -> int:
+    def limited(self: Records, rows: list[AppendRow]) -> int:
         added = add(self, rows)
         if full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
@@ -200,7 +201,7 @@ def test_what_nobody_thought_of_does_not_end_it(path: str, monkeypatch: pytest.M
     broken.set()
     add = Records.add
 
-    def strange(self: Records, rows: list[Row]) -> int:
+    def strange(self: Records, rows: list[AppendRow]) -> int:
         if broken.is_set():
             raise ZeroDivisionError
         return add(self, rows)

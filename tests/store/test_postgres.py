@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 import pytest
 
 from dragoman.store import postgres as postgres_module
-from dragoman.store.connection import Connection, Transaction
+from dragoman.store.connection import AppendTable, Connection, Transaction
 from dragoman.store.errors import (
     StoreAway,
     StoreBusy,
@@ -90,6 +90,18 @@ def test_a_boolean_is_a_number_and_a_sum_is_an_integer(database: str) -> None:
         db.many("INSERT INTO kept (value) VALUES (?)", [(True,), (2**62,), (2**62 + 1,)])
         total = db.number("SELECT sum(value) FROM kept")
         assert (total, type(db.rows("SELECT sum(value) FROM kept")[0][0])) == (2**63 + 2, int)
+
+
+def test_appended_rows_are_those_that_were_passed(database: str) -> None:
+    table = AppendTable(name="kept", own=("value", "size"), shared=("name", "body"), optional="size")
+    with _with_table(database) as db:
+        db.change("ALTER TABLE kept ADD COLUMN size bigint")
+        rows = [((at, at % 3), (f"n\\\t\0{at // 17}", b"\0\\")) for at in range(40)]
+        db.append(table, rows)
+        found = db.rows("SELECT value, coalesce(size, 0), name, body FROM kept ORDER BY value")
+        assert found == [(*own, name.replace("\0", ""), body) for own, (name, body) in rows]
+        assert db.number("SELECT count(*) FROM kept WHERE size = 0") == 0
+        db.append(table, [])
 
 
 def test_a_text_loses_its_zero_bytes_and_takes_nothing_with_it(database: str) -> None:

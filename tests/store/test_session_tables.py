@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from dragoman.store.errors import StoreError
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_tables import MAX_THREADS_PER_DIGEST, SessionRow, SessionTables, StoredThread
 
@@ -61,7 +62,9 @@ def test_numbers_are_never_given_again() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         assert tables.sessions.numbers() == (0, 0)
         tables.sessions.add_sessions([session(3)])
-        tables.sessions.add_threads([thread(7)])
+        tables.sessions.add_threads([thread(7, of=3)])
+        # What is forgotten has totals, as every thread has.
+        tables.rollups.add_to_threads([(1, 7, *(1 for _ in MEASURES))])
         tables.connection.change("DELETE FROM sessions")
         tables.connection.change("DELETE FROM threads")
         assert tables.sessions.numbers() == (3, 7)

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.database_location import MEMORY
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.connection import Connection, Transaction
+from dragoman.store.connection import AppendTable, Connection, Transaction
 from dragoman.store.errors import StoreFull, StoreInterrupted
 from dragoman.store.sqlite import SQLiteConnection, connect, connect_to_read
 
@@ -120,3 +120,16 @@ def test_a_connection_that_is_closed_says_so() -> None:
     for call in _CALLS.values():
         with pytest.raises(StoreError, match="closed"):
             call(db, "SELECT 1")
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40, 41, 75])
+def test_appended_rows_are_those_that_were_passed(count: int) -> None:
+    table = AppendTable(name="things", own=("number", "size"), shared=("name", "kind"), optional="size")
+    with closing(connect(MEMORY, 0)) as db:
+        db.execute("CREATE TABLE things (kind TEXT, name TEXT, size INTEGER, number INTEGER)")
+        # Runs of many lengths.
+        rows = [((at, at % 3), (f"n{at // 17}", "k")) for at in range(count)]
+        db.append(table, rows)
+        found = db.execute("SELECT number, coalesce(size, 0), name, kind FROM things ORDER BY rowid").fetchall()
+        assert found == [(*own, *others) for own, others in rows]
+        assert db.execute("SELECT count(*) FROM things WHERE size = 0").fetchone() == (0,)

@@ -45,7 +45,7 @@ def rows_of(tables: Tables) -> object:
         db.rows("SELECT * FROM events ORDER BY holder, number"),
         db.rows("SELECT * FROM promises"),
         db.rows("SELECT * FROM stored_bytes"),
-        db.rows("SELECT * FROM turns"),
+        db.rows("SELECT owner, call_id, expires, size, body FROM turns"),
         db.rows("SELECT * FROM turns_total"),
     ]
 

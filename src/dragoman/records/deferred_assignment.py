@@ -168,7 +168,7 @@ def _relations_of_sessions(tables: RecordTables, text: str, key: str | None) -> 
 def _opened(database: DatabaseLocation) -> RecordTables:
     """The file, for steps that need not be on the disk at once: one that a power failure takes back is made again."""
     tables = open_record_tables(database)
-    tables.connection.change("PRAGMA synchronous = NORMAL")
+    tables.connection.set_durable(False)
     return tables
 
 

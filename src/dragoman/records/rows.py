@@ -26,8 +26,9 @@ from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.sessions.relations import relations_of, session_relation
 from dragoman.sessions.rules import OPENCODE
+from dragoman.store.connection import AppendRow
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import BUCKET_MICROSECONDS, Row
+from dragoman.store.records import BUCKET_MICROSECONDS
 
 # How conversations count, by outcome: requests, errors, cancelled, others. Then open exchanges and entries of other
 # kinds.
@@ -210,7 +211,7 @@ class Batch:
     FULL = 256
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[AppendRow] = []
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
         # Measures of tagged exchanges, by their tags and their key in `_by_key`.

@@ -3,13 +3,27 @@ transactions are begun by `Transaction` and by the code that runs work items (de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-# Values for the `?` of a statement in their order, or for `:name` by their names.
-Values: TypeAlias = Sequence[object] | Mapping[str, object]
+from msgspec import Struct
+
+# Values for the `?` of a statement in their order.
+Values: TypeAlias = Sequence[object]
 # The columns of one row.
 Row: TypeAlias = tuple[Any, ...]
+# The values of one row to be added, in two parts: `AppendTable`.
+AppendRow: TypeAlias = tuple[tuple[object, ...], tuple[object, ...]]
+
+
+class AppendTable(Struct, frozen=True, kw_only=True):
+    """A table of many columns to which rows are added, of which consecutive ones mostly agree in the `shared` columns.
+    0 in the column `optional` is NULL."""
+
+    name: str
+    own: tuple[str, ...]
+    shared: tuple[str, ...]
+    optional: str
 
 
 class Connection(Protocol):
@@ -29,6 +43,9 @@ class Connection(Protocol):
 
     def many(self, statement: str, rows: Iterable[Values], /) -> None:
         """Run a statement once for each of these values."""
+
+    def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
+        """Add many rows, in their order, the fastest way that the engine has."""
 
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         """The first row of a query."""
@@ -59,6 +76,16 @@ class Connection(Protocol):
 
     def rollback_to(self, name: str) -> None:
         """Take back a part of the open transaction."""
+
+    @property
+    def version(self) -> int:
+        """The version of the tables: the number of their migrations."""
+
+    def problems(self, most: int) -> list[str]:
+        """Damages that the engine itself detects, at most so many."""
+
+    def wipe(self) -> bool:
+        """Overwrite deleted data wherever the engine still has it; False if other connections prevent that."""
 
     def commits(self) -> int:
         """A number that another one follows when another connection commits."""

@@ -72,7 +72,8 @@ class Conversations:
     def weight(self, conversation_id: str) -> tuple[int, int]:
         """The number of items of an existing conversation, and their bytes, without reading them."""
         rows = self._db.rows(
-            "SELECT count(*), coalesce(sum(length(body)), 0) FROM items WHERE holder = ?", (conversation_id,)
+            "SELECT count(*), coalesce(sum(length(body)), 0) FROM items WHERE holder = ?",
+            (conversation_id,),
         )
         return rows[0][0], rows[0][1]
 

@@ -24,7 +24,7 @@ class Cooldowns:
         with Transaction(self._db):
             self._db.change(
                 "INSERT INTO rests (subject, expires, body) VALUES (?, ?, ?) ON CONFLICT (subject) DO UPDATE"
-                " SET expires = excluded.expires, body = excluded.body WHERE excluded.expires > expires",
+                " SET expires = excluded.expires, body = excluded.body WHERE excluded.expires > rests.expires",
                 (subject, until, body),
             )
             excess = self._db.number("SELECT count(*) FROM rests") - self._max_rows

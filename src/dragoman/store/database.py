@@ -149,13 +149,10 @@ def open_tables(database: DatabaseLocation, days: float, clock: Callable[[], flo
         if is_persistent(database):
             db.know(Path(database).absolute())
         # Readers do not wait for a writer, and a killed process loses no committed data.
-        db.write_ahead(_LOCK_TIMEOUT)
-        db.change("PRAGMA synchronous = NORMAL")
-        # Deleted data is overwritten in the file.
-        db.change("PRAGMA secure_delete = ON")
+        db.configure(_LOCK_TIMEOUT, is_durable=False)
         migrate(db)
         # From now on locks are never waited for: waiting would block the whole loop.
-        db.change("PRAGMA busy_timeout = 0")
+        db.set_lock_timeout(0)
         recent_turn_owners = RecentTurnOwners(
             os.path.realpath(database) + _TURN_OWNERS_SUFFIX if is_persistent(database) else None
         )

@@ -65,8 +65,8 @@ class Erasure:
         threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
         return ErasureCount(
             rows=rows,
-            sessions=self._db.number(f"SELECT count(*) FROM ({sessions})", (given,)),
-            threads=self._db.number(f"SELECT count(*) FROM ({threads})", (given,)),
+            sessions=self._db.number(f"SELECT count(*) FROM ({sessions}) s", (given,)),
+            threads=self._db.number(f"SELECT count(*) FROM ({threads}) t", (given,)),
             heads=self._db.number(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,)),
         )
 
@@ -81,10 +81,7 @@ class Erasure:
 
     def remove_rows_of_session(self, session: int) -> int:
         """Remove some rows; give how many, 0 if none is left."""
-        statement = (
-            "DELETE FROM records WHERE number IN"
-            " (SELECT number FROM records INDEXED BY records_by_session WHERE session = ? LIMIT ?)"
-        )
+        statement = "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE session = ? LIMIT ?)"
         return self._change([(statement, (session, self._at_once))])
 
     def remove_sessions(self, sessions: Sequence[int]) -> None:
@@ -107,7 +104,7 @@ class Erasure:
 
     def wipe(self) -> bool:
         """Overwrite deleted data in the file itself, and empty its write-ahead log; False if others are reading."""
-        return not self._db.number("PRAGMA wal_checkpoint(TRUNCATE)")
+        return self._db.wipe()
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
         with Transaction(self._db, RECORDS):

@@ -45,7 +45,6 @@ def inspect(path: str, timeout: float = _CHECK_TIMEOUT) -> Inspection:
 
 def _quick_check(db: SQLiteConnection) -> str:
     try:
-        result = str(db.rows("PRAGMA quick_check(1)")[0][0])
+        return next(iter(db.problems(1, is_quick=True)), "")
     except StoreInterrupted:
         return ""
-    return "" if result == "ok" else result

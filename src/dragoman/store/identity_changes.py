@@ -183,7 +183,7 @@ class IdentityChanges:
         identity = after.identity
         self._db.many(
             "INSERT INTO digests (digest, identity, until) VALUES (?, (SELECT id FROM identities WHERE name = ?), ?)"
-            " ON CONFLICT (digest) DO UPDATE SET until = excluded.until WHERE identity = excluded.identity",
+            " ON CONFLICT (digest) DO UPDATE SET until = excluded.until WHERE digests.identity = excluded.identity",
             [(each.digest, identity.name, each.until) for each in identity.digests],
         )
 

@@ -75,7 +75,7 @@ _PAIRS = (
     ),
     (
         "stored_bytes",
-        f"SELECT owner, sum(size) FROM ({_STORED_ROWS}) GROUP BY owner",
+        f"SELECT owner, sum(size) FROM ({_STORED_ROWS}) r GROUP BY owner",
         "SELECT owner, bytes FROM stored_bytes",
     ),
     (
@@ -117,11 +117,11 @@ class IntegrityCheck:
         self._db = db
 
     def version(self) -> int:
-        return self._db.number("PRAGMA user_version")
+        return self._db.version
 
     def problems(self) -> list[str]:
-        """Problems that SQLite itself reports."""
-        return [str(row[0]) for row in self._db.rows(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
+        """Problems that the engine itself reports."""
+        return self._db.problems(_MAX_PROBLEMS)
 
     def counts(self) -> dict[str, int]:
         """The number of rows of each table."""
@@ -146,13 +146,13 @@ class IntegrityCheck:
         """The number of groups of a rollup that agree with their rows, and of others."""
         measured = ", ".join(f"sum({ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
+        total = "s.requests + s.cancelled + s.others"
+        # Without a rollup, `total` is NULL.
         rows = self._db.rows(
-            "SELECT coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
-            f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
-            f" coalesce(r.n > s.requests + s.cancelled + s.others"
-            f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
+            f"SELECT count(CASE WHEN r.n = {total} AND {same} THEN 1 END),"
+            f" count(CASE WHEN r.n < {total} OR (r.n = {total} AND {same}) THEN NULL ELSE 1 END)"
             f" FROM (SELECT time / {BUCKET_MICROSECONDS} AS quarter, {names}, count(*) AS n, {measured} FROM records"
-            f" {where} GROUP BY time / {BUCKET_MICROSECONDS}, {names}) r LEFT JOIN {table} s USING (quarter, {names}))",
+            f" {where} GROUP BY time / {BUCKET_MICROSECONDS}, {names}) r LEFT JOIN {table} s USING (quarter, {names})",
         )
         return int(rows[0][0]), int(rows[0][1])
 
@@ -160,7 +160,7 @@ class IntegrityCheck:
         """Tables of totals, and the number of mismatches with others."""
         for table, one, other in _PAIRS:
             counts = [
-                self._db.number(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")
+                self._db.number(f"SELECT count(*) FROM (SELECT * FROM ({these}) a EXCEPT SELECT * FROM ({those}) b) c")
                 for these, those in ((one, other), (other, one))
             ]
             yield table, max(counts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import count
@@ -23,7 +23,7 @@ from psycopg.pq import Format, TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
-from dragoman.store.connection import Row, Values
+from dragoman.store.connection import AppendRow, AppendTable, Row, Values
 from dragoman.store.errors import (
     StoreAway,
     StoreBusy,
@@ -161,6 +161,17 @@ class PostgresConnection:
     def many(self, statement: str, rows: Iterable[Values], /) -> None:
         self._within(lambda driver: _cursor(driver).executemany(numbered(statement), rows))
 
+    def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
+        columns = ", ".join((*table.own, *table.shared))
+        optional = table.own.index(table.optional)
+
+        def copy(driver: psycopg.Connection[Row]) -> None:
+            with driver.cursor().copy(f"COPY {table.name} ({columns}) FROM STDIN".encode()) as lines:
+                for own, shared in rows:
+                    lines.write_row((*own[:optional], own[optional] or None, *own[optional + 1 :], *shared))
+
+        self._within(copy)
+
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchone())
 
@@ -263,6 +274,18 @@ class PostgresConnection:
     def commits(self) -> int:
         # Writers do not wait for each other, so no commit of another one ends a wait.
         return 0
+
+    @property
+    def version(self) -> int:
+        return self.versions[0]
+
+    def problems(self, most: int) -> list[str]:
+        # The server looks after its files.
+        return []
+
+    def wipe(self) -> bool:
+        # The server overwrites the space of deleted rows in its own time.
+        return True
 
     @property
     def versions(self) -> tuple[int, int]:

@@ -15,6 +15,8 @@ WRONG = ("refused", "failed", "crashed")
 _LATEST_TIME = (1 << 63) - 1
 _COLUMNS = ", ".join(tags_of("records") if name == "tags" else name for name in RecordRow.__struct_fields__)
 _AT_ONCE = 500
+# Behind every text that begins like another.
+BEYOND = "\U0010ffff"
 
 
 class KeyScope(Struct, frozen=True):
@@ -43,26 +45,23 @@ class RecordQueries:
     def __init__(self, db: Connection, scope: KeyScope | None = None) -> None:
         self._db = db
         # Conditions without an index, which every query of rows has.
-        self._owned = "" if scope is None else " AND +key = ?"
+        self._owned = "" if scope is None else " AND key = ?"
         self._scope: tuple[object, ...] = () if scope is None else (scope.key,)
 
     def latest(self, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """The latest ones, the newest first."""
-        index = "records_by_time" if record_filter.session is None else "records_by_session"
         where, given = _conditions(record_filter)
         return self._records(
-            f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)}{self._owned}"
-            " ORDER BY time DESC, number DESC LIMIT ?",
+            f"FROM records WHERE {' AND '.join(where)}{self._owned} ORDER BY time DESC, number DESC LIMIT ?",
             [*given, *self._scope, most],
         )
 
     def after(self, number: int, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """Records after a number, in that order."""
-        where, given = _conditions(record_filter)
+        where, given = _conditions(record_filter, time="coalesce(time, 0)", session="coalesce(session, 0)")
         # By number, whatever the other conditions: there are few.
-        where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
         return self._records(
-            f"FROM records WHERE {' AND '.join(where)}{self._owned} ORDER BY number LIMIT ?",
+            f"FROM records WHERE number > ? AND {' AND '.join(where)}{self._owned} ORDER BY number LIMIT ?",
             [number, *given, *self._scope, most],
         )
 
@@ -84,9 +83,8 @@ class RecordQueries:
     def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
         """Those of a time whose id begins so."""
         return self._records(
-            f"FROM records INDEXED BY records_by_time WHERE time BETWEEN ? AND ? AND substr(id, 1, ?) = ?{self._owned}"
-            " ORDER BY time LIMIT ?",
-            [low, high, len(text), text, *self._scope, most],
+            f"FROM records WHERE time BETWEEN ? AND ? AND id BETWEEN ? AND ?{self._owned} ORDER BY time LIMIT ?",
+            [low, high, text, text + BEYOND, *self._scope, most],
         )
 
     def anywhere(self, text: str, most: int, answers: Sequence[str] = ()) -> list[RecordRow]:
@@ -100,6 +98,8 @@ class RecordQueries:
 
     def numbered(self, numbers: Sequence[int]) -> list[RecordRow]:
         """Exchanges by their numbers."""
+        if not numbers:
+            return []
         listed = ", ".join("?" * len(numbers))
         return self._records(f"FROM records WHERE number IN ({listed}){self._owned}", [*numbers, *self._scope])
 
@@ -107,26 +107,31 @@ class RecordQueries:
         return [RecordRow(*row) for row in self._db.rows(f"SELECT {_COLUMNS} {rest}", given)]
 
 
-def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
-    """The conditions on a row, and their values."""
-    # In a pattern nothing but `*` means something else.
+def _conditions(
+    record_filter: RecordFilter, *, time: str = "time", session: str = "session"
+) -> tuple[list[str], list[object]]:
+    """The conditions on a row, and their values; `time` and `session` are the columns, or expressions without index."""
     before = record_filter.before
-    pattern = "".join(f"[{letter}]" if letter in "[?" else letter for letter in record_filter.model or "")
     conditions: tuple[tuple[str, bool, tuple[object, ...]], ...] = (
-        ("session = ?", record_filter.session is not None, (record_filter.session,)),
-        ("time BETWEEN ? AND ?", True, (record_filter.since, _LATEST_TIME if before is None else before[0])),
-        ("(time, number) < (?, ?)", before is not None, before or ()),
+        (f"{session} = ?", record_filter.session is not None, (record_filter.session,)),
+        (f"{time} BETWEEN ? AND ?", True, (record_filter.since, _LATEST_TIME if before is None else before[0])),
+        (f"({time}, number) < (?, ?)", before is not None, before or ()),
         ("thread = ?", record_filter.thread is not None, (record_filter.thread,)),
         ("key = ?", record_filter.key is not None, (record_filter.key,)),
         (
-            "(asked GLOB ? OR model GLOB ? OR provider || '/' || model GLOB ? OR answered_by GLOB ?)",
+            "(glob(?, asked) OR glob(?, model) OR glob(?, provider || '/' || model) OR glob(?, answered_by))",
             record_filter.model is not None,
-            (pattern,) * 4,
+            (pattern_of(record_filter.model or ""),) * 4,
         ),
         (f"outcome IN ({', '.join('?' * len(WRONG))})", record_filter.errors, WRONG),
     )
     where = [condition for condition, applies, _ in conditions if applies]
     return where, [value for _, applies, values in conditions if applies for value in values]
+
+
+def pattern_of(model: str) -> str:
+    """The pattern of `glob` for a model, in which only `*` has a meaning of its own."""
+    return "".join(f"[{letter}]" if letter in "[?" else letter for letter in model)
 
 
 # Names of a row in other tables.
@@ -146,7 +151,7 @@ class Exports:
         assert set(wanted) <= {*COLUMNS, *NAMES}
         columns = ", ".join(_NAMED.get(name, f"r.{name}") for name in wanted)
         statement = (
-            f"SELECT r.time, r.number, {columns} FROM records r INDEXED BY records_by_time"
+            f"SELECT r.time, r.number, {columns} FROM records r"
             " LEFT JOIN sessions s ON s.id = r.session LEFT JOIN threads t ON t.id = r.thread"
             " WHERE (r.time, r.number) > (?, ?) AND r.time < ? AND r.number <= ?"
             " ORDER BY r.time, r.number LIMIT ?"

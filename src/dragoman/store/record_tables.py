@@ -139,15 +139,13 @@ def _opened(path: str, timeout: float) -> SQLiteConnection:
     try:
         if path != MEMORY:
             db.know(Path(path).absolute())
-        db.write_ahead(timeout)
-        db.change("PRAGMA synchronous = FULL")
-        db.change("PRAGMA secure_delete = ON")
+        db.configure(timeout, is_durable=True)
         # Pages that grow with each batch are moved into the file once for many of them.
-        db.change(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
+        db.set_checkpoint(_CHECKPOINT)
         migrate(db)
         # Rollup statements could fail, so SQLite copies each changed page: in memory, or it would write nearly as many
         # pages to a journal file. Not before the migrations, which may sort a whole table.
-        db.change("PRAGMA temp_store = MEMORY")
+        db.copy_pages_in_memory()
     except BaseException:
         db.close()
         raise

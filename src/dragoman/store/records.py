@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.store.bulk_insert import BulkInsert, RunInsert
-from dragoman.store.connection import Connection
+from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.connection import AppendRow, AppendTable, Connection
 from dragoman.store.migrations.sqlite import MEASURES
 
 
@@ -79,22 +79,21 @@ _SHARED = (
 )
 # The order of inserted columns; 0 means no `first`. A row is inserted as the values of both parts.
 ROW_COLUMNS = (*_OWN, *_SHARED)
-Row = tuple[tuple[object, ...], tuple[object, ...]]
-_ADD = RunInsert("records", ROW_COLUMNS, own=len(_OWN), optional="first")
+_TABLE = AppendTable(name="records", own=_OWN, shared=_SHARED, optional="first")
 # A 15-minute bucket of totals.
 BUCKET_MICROSECONDS = 900_000_000
 # The contribution of a row to totals, in SQL; `records/rows.py` has the same in Python.
 _TALK = "kind = 'conversation'"
 _COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
 ROW_MEASURES = {
-    "requests": _COUNTS,
-    "errors": f"{_COUNTS} AND outcome <> 'answered'",
-    "cancelled": f"{_TALK} AND outcome = 'cancelled'",
-    "others": f"NOT ({_TALK})",
+    "requests": f"CASE WHEN {_COUNTS} THEN 1 ELSE 0 END",
+    "errors": f"CASE WHEN {_COUNTS} AND outcome <> 'answered' THEN 1 ELSE 0 END",
+    "cancelled": f"CASE WHEN {_TALK} AND outcome = 'cancelled' THEN 1 ELSE 0 END",
+    "others": f"CASE WHEN {_TALK} THEN 0 ELSE 1 END",
     **{name: f"coalesce({name}, 0)" for name in MEASURES[4:14]},
     "took": f"CASE WHEN {_COUNTS} THEN took ELSE 0 END",
     "first": f"CASE WHEN {_COUNTS} THEN coalesce(first, 0) ELSE 0 END",
-    "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
+    "firsts": f"CASE WHEN {_COUNTS} AND first > 0 THEN 1 ELSE 0 END",
     "bookkeeping": "bookkeeping",
 }
 
@@ -105,10 +104,10 @@ class Records:
     def __init__(self, db: Connection) -> None:
         self._db = db
 
-    def add(self, rows: Sequence[Row]) -> int:
+    def add(self, rows: Sequence[AppendRow]) -> int:
         """Add rows, in the order of `ROW_COLUMNS`, under consecutive numbers; give the first of these."""
         first = self._db.number("SELECT coalesce(max(number), 0) + 1 FROM records")
-        _ADD.run(self._db, rows)
+        self._db.append(_TABLE, rows)
         return first
 
     def count(self) -> int:
@@ -123,7 +122,7 @@ class Records:
 
 
 def _upsert(table: str, key: tuple[str, ...]) -> BulkInsert:
-    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
+    grown = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in MEASURES)
     return BulkInsert(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
 
 

@@ -116,7 +116,7 @@ class Responses:
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
                 " VALUES (?, ?, ?, NULL, ?, '', 0, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET provider = excluded.provider, expires = excluded.expires,"
-                " owner = CASE responses.owner WHEN excluded.owner THEN excluded.owner ELSE ? END"
+                " owner = CASE WHEN responses.owner = excluded.owner THEN excluded.owner ELSE ? END"
                 " WHERE responses.body = excluded.body",
                 (response_id, owner, self._expiry(), response_id, provider, b"", _NO_OWNER),
             )
@@ -202,13 +202,13 @@ class Responses:
         an owner may store an id, and refer to it, any number of times."""
         row = self._db.row(
             """
-            SELECT body FROM (
+            SELECT items.body FROM (
                 SELECT items.holder, side, position, coalesce(responses.expires, conversations.expires) AS until
                 FROM items LEFT JOIN responses ON responses.id = items.holder
                 LEFT JOIN conversations ON conversations.id = items.holder
                 WHERE items.id = ? AND items.owner = ? AND coalesce(responses.owner, conversations.owner) = items.owner
-                AND until > ? LIMIT ?
-            ) JOIN items USING (holder, side, position) ORDER BY until DESC LIMIT 1
+                AND coalesce(responses.expires, conversations.expires) > ? LIMIT ?
+            ) copies JOIN items USING (holder, side, position) ORDER BY copies.until DESC LIMIT 1
             """,
             (item_id, owner, self._now(), _MAX_COPIES),
         )
@@ -265,7 +265,7 @@ class Responses:
 # Items of an id that providers gave to an owner.
 _GIVEN = (
     "FROM items JOIN responses ON responses.id = items.holder WHERE items.id = ? AND items.owner = ?"
-    " AND items.body = x'' AND responses.owner = items.owner AND responses.expires > ?"
+    " AND length(items.body) = 0 AND responses.owner = items.owner AND responses.expires > ?"
 )
 # From a response to the first one of its chain.
 _WAY = """

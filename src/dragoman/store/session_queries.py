@@ -11,18 +11,16 @@ from msgspec import Struct
 
 from dragoman.store.connection import Connection
 from dragoman.store.migrations.sqlite import MEASURES
-from dragoman.store.record_queries import KeyScope
+from dragoman.store.record_queries import BEYOND, KeyScope
 from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
 
 # Sessions per query.
 _AT_ONCE = 500
 _SUMS = ", ".join(f"coalesce(sum(s.{name}), 0)" for name in MEASURES)
 _TOTALS = ", ".join(f"coalesce(s.{name}, 0)" for name in MEASURES)
-_JOINED = " FROM threads t INDEXED BY threads_by_session LEFT JOIN thread_totals s ON s.thread = t.id"
+_JOINED = " FROM threads t LEFT JOIN thread_totals s ON s.thread = t.id"
 # The link between a session of an agent and its parent (`sessions/assign.py`).
 SPAWNED = "subagent"
-# Beyond every name that begins like another.
-_BEYOND = "\U0010ffff"
 
 
 class SessionFigures(Struct, frozen=True):
@@ -76,7 +74,7 @@ _THREAD_FIELDS = len(ThreadRow.__struct_fields__)
 _SESSION = ", ".join(SESSION_COLUMNS)
 _THREAD = ", ".join(f"t.{name}" for name in THREAD_COLUMNS[:_THREAD_FIELDS])
 _LAST = (
-    "SELECT thread, time, took, outcome, stop FROM records INDEXED BY records_by_session WHERE session = ?"
+    "SELECT thread, time, took, outcome, stop FROM records WHERE session = ?"
     " AND time <= ? AND thread = ? AND kind = 'conversation' ORDER BY time DESC, number DESC LIMIT 1"
 )
 
@@ -89,18 +87,18 @@ class SessionQueries:
         self._db = db
         self.scope = scope
         # Conditions without an index, which every query of sessions has.
-        self._owned = "" if scope is None else " AND +key = ?"
+        self._owned = "" if scope is None else " AND coalesce(key, '') = ?"
         self._given: tuple[object, ...] = () if scope is None else (scope.key,)
 
     def newest(self, since: int, key: str | None, most: int, before: tuple[int, int] | None = None) -> list[SessionRow]:
         """Sessions that were active since a time, newest first, without sessions of agents of another one; optionally
         after one with this time and number."""
-        named = "" if key is None else " AND key = ?"
+        named = "" if key is None else " AND coalesce(key, '') = ?"
         behind = "" if before is None else " AND last <= ? AND (last, id) < (?, ?)"
         return [
             SessionRow(*row)
             for row in self._db.rows(
-                f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}{behind}"
+                f"SELECT {_SESSION} FROM sessions s WHERE last >= ?{named}{behind}"
                 f"{self._owned}"
                 " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
                 " ORDER BY last DESC, id DESC LIMIT ?",
@@ -123,7 +121,7 @@ class SessionQueries:
         while level:
             next_level: list[int] = []
             for row in self._in(
-                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
+                f"SELECT {_SESSION} FROM sessions"
                 f" WHERE origin IN ({{}}) AND origin > 0 AND link = '{SPAWNED}'{self._owned}",
                 level,
                 self._given,
@@ -140,7 +138,7 @@ class SessionQueries:
         """Sessions with this name, under any key or under one; if there is none, sessions whose names begin with it."""
         keys = [key] if key is not None else self.with_sessions() if self.scope is None else [self.scope.key]
         matches = self._between(keys, text, text, most)
-        return matches or self._between(keys, text, text + _BEYOND, most)
+        return matches or self._between(keys, text, text + BEYOND, most)
 
     def of(self, numbers: Iterable[int]) -> dict[int, SessionRow]:
         """Sessions by their numbers, as far as there are such."""
@@ -168,7 +166,7 @@ class SessionQueries:
     def without_session(self, bucket: int) -> SessionFigures:
         """Totals without a session, since a 15-minute bucket."""
         row = self._db.rows(
-            f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
+            f"SELECT {_SUMS} FROM thread_sums s WHERE s.thread = 0 AND s.quarter >= ?",
             [bucket],
         )[0]
         return SessionFigures(*row)
@@ -184,8 +182,7 @@ class SessionQueries:
     def main_threads(self, sessions: Sequence[int]) -> list[ThreadRow]:
         """The main thread of each session that was active last; any thread if it has no main one."""
         rows = self._in(
-            f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
-            " WHERE t.session IN ({}) ORDER BY t.class = 'main', t.last, t.id",
+            f"SELECT {_THREAD} FROM threads t WHERE t.session IN ({{}}) ORDER BY t.class = 'main', t.last, t.id",
             sessions,
         )
         return list({row[1]: ThreadRow(*row) for row in rows}.values())
@@ -203,7 +200,7 @@ class SessionQueries:
         sessions: list[SessionRow] = []
         for key in keys:
             rows = self._db.rows(
-                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
+                f"SELECT {_SESSION} FROM sessions"
                 f" WHERE key = ? AND name BETWEEN ? AND ?{self._owned} ORDER BY name LIMIT ?",
                 [key, low, high, *self._given, most - len(sessions)],
             )

@@ -57,12 +57,18 @@ HeadRow = tuple[str, int, int, int]
 
 SESSION_COLUMNS = SessionRow.__struct_fields__
 THREAD_COLUMNS = tuple("class" if name == "kind" else name for name in StoredThread.__struct_fields__)
+# The latest numbers of sessions, and of threads.
+_SESSIONS, _THREADS = (
+    f"SELECT max(id) AS number FROM {of}s UNION ALL SELECT max({of}) FROM {of}_totals" for of in ("session", "thread")
+)
 _SESSION, _THREAD = ", ".join(SESSION_COLUMNS), ", ".join(THREAD_COLUMNS)
 _ADD_SESSIONS, _ADD_THREADS = BulkInsert("sessions", SESSION_COLUMNS), BulkInsert("threads", THREAD_COLUMNS)
 _LIST = BulkInsert(
     "sessions",
-    SESSION_COLUMNS[1:],
-    "ON CONFLICT (key, name) DO UPDATE SET started = min(started, excluded.started), last = max(last, excluded.last)",
+    SESSION_COLUMNS,
+    "ON CONFLICT (key, name) DO UPDATE SET"
+    " started = CASE WHEN excluded.started < sessions.started THEN excluded.started ELSE sessions.started END,"
+    " last = CASE WHEN excluded.last > sessions.last THEN excluded.last ELSE sessions.last END",
 )
 _SAVE_HEADS = BulkInsert(
     "tips",
@@ -105,7 +111,11 @@ class SessionTables:
 
     def add_listed(self, rows: Iterable[tuple[str, str, str, int, int]]) -> None:
         """List sessions by key and name, with client and the times of their first and last exchanges; sorted."""
-        _LIST.run(self._db, [(key, name, client, 0, "", *times) for key, name, client, *times in rows])
+        listed = [(key, name, client, 0, "", *times) for key, name, client, *times in rows]
+        if listed:
+            # A session that exists already leaves its number unused.
+            start = self._latest(_SESSIONS) + 1
+            _LIST.run(self._db, [(number, *row) for number, row in enumerate(listed, start)])
 
     def session_of(self, number: int) -> SessionRow | None:
         return self._session("id = ?", (number,))
@@ -127,8 +137,11 @@ class SessionTables:
 
     def numbers(self) -> tuple[int, int]:
         """The latest numbers of a session and of a thread, for the holder of the write lock, who assigns the next."""
-        sequences = dict(self._db.rows("SELECT name, seq FROM sqlite_sequence"))
-        return int(sequences.get("sessions", 0)), int(sequences.get("threads", 0))
+        return self._latest(_SESSIONS), self._latest(_THREADS)
+
+    def _latest(self, numbers: str) -> int:
+        # A number is never given again: the totals of what is forgotten stay.
+        return self._db.number(f"SELECT max(number) FROM ({numbers} UNION ALL SELECT 0) n")
 
     def add_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Begin sessions, whose numbers were given."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dragoman.store.connection import Row, Values
+from dragoman.store.connection import AppendRow, AppendTable, Row, Values
 from dragoman.store.errors import StoreBusy, StoreError, StoreFull, StoreInterrupted
 
 # Another connection has the lock, and will release it: of the file, or of a shared cache.
@@ -16,6 +17,8 @@ _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _KINDS = {sqlite3.SQLITE_FULL: StoreFull, sqlite3.SQLITE_INTERRUPT: StoreInterrupted}
 # Seconds between two tries to enable write-ahead logging.
 _RETRY = 0.01
+# Rows per statement that appends: more at once save little.
+_APPENDED = (32, 16, 8, 4, 2, 1)
 
 
 class SQLiteConnection(sqlite3.Connection):
@@ -49,6 +52,21 @@ class SQLiteConnection(sqlite3.Connection):
             self.executemany(statement, rows)
         except sqlite3.Error as error:
             raise store_error(error) from None
+
+    def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
+        # Shared values are bound once for a run of rows.
+        at, count = 0, len(rows)
+        while at < count:
+            shared, end = rows[at][1], at + 1
+            while end < count and ((other := rows[end][1]) is shared or other == shared):
+                end += 1
+            for size, statement in _append_statements(table).items():
+                while end - at >= size:
+                    values = [*shared]
+                    for own, _ in rows[at : at + size]:
+                        values += own
+                    self.change(statement, values)
+                    at += size
 
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         try:
@@ -104,6 +122,18 @@ class SQLiteConnection(sqlite3.Connection):
     def rollback_to(self, name: str) -> None:
         self._control(f"ROLLBACK TO {name}")
 
+    @property
+    def version(self) -> int:
+        return self.pragma("user_version")
+
+    def problems(self, most: int, *, is_quick: bool = False) -> list[str]:
+        rows = self.rows(f"PRAGMA {'quick' if is_quick else 'integrity'}_check({most})")
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+
+    def wipe(self) -> bool:
+        # `secure_delete` overwrites the file; the write-ahead log is emptied here.
+        return not self.number("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def commits(self) -> int:
         return self.pragma("data_version")
 
@@ -137,10 +167,28 @@ class SQLiteConnection(sqlite3.Connection):
         """The number that a setting or a question of SQLite gives."""
         return self.number(f"PRAGMA {name}")
 
-    @property
-    def version(self) -> int:
-        """The version of the file: the number of its migrations."""
-        return self.pragma("user_version")
+    def configure(self, timeout: float, *, is_durable: bool) -> None:
+        """Settings of a file that is written. Readers do not wait for a writer, deleted data is overwritten in the
+        file, and no commit is lost if the process is killed; if `is_durable`, neither if the power fails."""
+        self.write_ahead(timeout)
+        self.set_durable(is_durable)
+        self._control("PRAGMA secure_delete = ON")
+
+    def set_durable(self, is_durable: bool) -> None:
+        """Whether each commit is on the disk when it returns."""
+        self._control(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+
+    def set_checkpoint(self, pages: int) -> None:
+        """Move pages from the write-ahead log into the file once for so many of them."""
+        self._control(f"PRAGMA wal_autocheckpoint = {pages}")
+
+    def set_lock_timeout(self, seconds: float) -> None:
+        """How long a lock is waited for."""
+        self._control(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+    def copy_pages_in_memory(self) -> None:
+        """Keep copies of pages that a statement changes in memory instead of in a temporary file."""
+        self._control("PRAGMA temp_store = MEMORY")
 
     def write_ahead(self, timeout: float) -> None:
         """Enable write-ahead logging, which several processes may try at once, and which does not wait by itself."""
@@ -170,6 +218,23 @@ def connect(path: str, timeout: float) -> SQLiteConnection:
 def connect_to_read(path: Path, timeout: float) -> SQLiteConnection:
     """A connection that cannot write, to a file that is there."""
     return _connected(f"{path.absolute().as_uri()}?mode=ro", timeout, is_uri=True)
+
+
+@cache
+def _append_statements(table: AppendTable) -> dict[int, str]:
+    """The statements that append, by their number of rows: numbered parameters for the shared values, and for those of
+    each row. To bind None takes much longer than to bind a number."""
+    count, own = len(table.shared), len(table.own)
+    add = f"INSERT INTO {table.name} ({', '.join((*table.own, *table.shared))}) VALUES"
+    repeated = ", ".join(f"?{at + 1}" for at in range(count))
+
+    def row(first: int) -> str:
+        values = (
+            f"nullif(?{at}, 0)" if name == table.optional else f"?{at}" for at, name in enumerate(table.own, first)
+        )
+        return f"({', '.join(values)}, {repeated})"
+
+    return {size: f"{add} {', '.join([row(count + 1 + own * at) for at in range(size)])}" for size in _APPENDED}
 
 
 def store_error(error: sqlite3.Error) -> StoreError:

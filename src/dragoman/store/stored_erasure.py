@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -26,32 +25,32 @@ class StoredCount(Struct, frozen=True, kw_only=True):
 
 
 class _Table(Struct, frozen=True, kw_only=True):
-    """A table: its primary key, the rows that are deleted, and a statement with the same key for each of them."""
+    """A table: its primary key, the rows that are deleted, and a statement for each of them, with its values: the names
+    of columns."""
 
     key: tuple[str, ...]
-    condition: str = ""
+    is_held: bool = False
     before: str = ""
+    before_values: tuple[str, ...] = ()
 
 
-# Rows of a response or conversation that is gone: a running gateway may have stored another one meanwhile, which stays
-# whole.
-_IS_LEFT = "".join(
-    f" AND NOT EXISTS (SELECT 1 FROM {holders} h WHERE h.id = holder AND h.owner = :owner)"
-    for holders in ("responses", "conversations")
-)
+# Of rows that a response or conversation holds, those are deleted whose holder is gone: a running gateway may have
+# stored another one meanwhile, which stays whole. The owner is given for each.
+_HOLDERS = ("responses", "conversations")
+_IS_LEFT = "".join(f" AND NOT EXISTS (SELECT 1 FROM {of} h WHERE h.id = holder AND h.owner = ?)" for of in _HOLDERS)
 # In the order of deletion.
 _TABLES: Mapping[str, _Table] = {
-    "responses": _Table(key=("id",), before="DELETE FROM promises WHERE holder = :id"),
+    "responses": _Table(key=("id",), before="DELETE FROM promises WHERE holder = ?", before_values=("id",)),
     "conversations": _Table(key=("id",)),
-    "items": _Table(key=("holder", "side", "position"), condition=_IS_LEFT),
-    "events": _Table(key=("holder", "number"), condition=_IS_LEFT),
+    "items": _Table(key=("holder", "side", "position"), is_held=True),
+    "events": _Table(key=("holder", "number"), is_held=True),
     "turns": _Table(
         key=("call_id",),
         before="UPDATE turns_total SET bytes = bytes - coalesce("
-        "(SELECT size FROM turns WHERE owner = :owner AND call_id = :call_id), 0)",
+        "(SELECT size FROM turns WHERE owner = ? AND call_id = ?), 0)",
+        before_values=("owner", "call_id"),
     ),
 }
-_Values: TypeAlias = dict[str, object]
 
 
 class StoredErasure:
@@ -80,19 +79,18 @@ class StoredErasure:
 
     def _remove(self, name: str, table: _Table, owner: bytes) -> Iterator[int]:
         db, columns = self._db, ", ".join(table.key)
-        marks = ", ".join(f":{column}" for column in table.key)
-        query = f"SELECT {columns} FROM {name} WHERE owner = :owner{table.condition}"
-        order = f" ORDER BY {columns} LIMIT :at_once"
-        behind = ""
-        values: _Values = {"owner": owner, "at_once": self._at_once}
-        while rows := db.rows(f"{query}{behind}{order}", values):
-            keys: list[_Values] = [{"owner": owner, **dict(zip(table.key, row, strict=True))} for row in rows]
+        marks = ", ".join("?" * len(table.key))
+        query, owners = f"SELECT {columns} FROM {name} WHERE owner = ?", [owner]
+        if table.is_held:
+            query, owners = query + _IS_LEFT, [owner] * (1 + len(_HOLDERS))
+        behind, last = "", ()
+        while rows := db.rows(f"{query}{behind} ORDER BY {columns} LIMIT ?", (*owners, *last, self._at_once)):
             with Transaction(db, owner):
                 if table.before:
-                    db.many(table.before, keys)
-                delete = f"DELETE FROM {name} WHERE owner = :owner AND ({columns}) = ({marks})"
-                removed = sum([db.change(delete, key) for key in keys])
+                    keys = [{"owner": owner, **dict(zip(table.key, row, strict=True))} for row in rows]
+                    db.many(table.before, [[key[column] for column in table.before_values] for key in keys])
+                delete = f"DELETE FROM {name} WHERE owner = ? AND ({columns}) = ({marks})"
+                removed = sum([db.change(delete, (owner, *row)) for row in rows])
             yield removed
             # Rows before these are not read again.
-            behind = f" AND ({columns}) > ({marks})"
-            values |= keys[-1]
+            behind, last = f" AND ({columns}) > ({marks})", rows[-1]

@@ -92,7 +92,7 @@ class Turns:
     def _make_room(self) -> None:
         while self._db.number("SELECT bytes FROM turns_total") > self._max_bytes:
             oldest = self._db.rows(
-                "SELECT owner, call_id, size FROM turns ORDER BY expires, rowid LIMIT ?", (_AT_ONCE,)
+                "SELECT owner, call_id, size FROM turns ORDER BY expires, number LIMIT ?", (_AT_ONCE,)
             )
             excess = self._db.number("SELECT bytes FROM turns_total") - self._max_bytes
             going: list[tuple[bytes, str]] = []

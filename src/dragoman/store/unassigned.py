@@ -17,14 +17,13 @@ _ANY = (1 << 63) - 1
 _SECOND = 1_000_000
 # From the rows: binding each number takes three times as long.
 _ADD = (
-    "INSERT OR ROLLBACK INTO unassigned (number, second)"
-    f" SELECT number, time / {_SECOND} FROM records WHERE number BETWEEN ? AND ?"
+    f"INSERT INTO unassigned (number, second) SELECT number, time / {_SECOND} FROM records WHERE number BETWEEN ? AND ?"
 )
 # So many values are bound in one statement.
 _AT_ONCE = 500
 _ADD_RELATIONS = BulkInsert("unassigned_relations", ("relation", "number"), "ON CONFLICT DO NOTHING")
 _ROW = "number, id, time, kind, outcome, key, client, asked, model, details"
-_GROWN = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
+_GROWN = ", ".join(f"{name} = thread_sums.{name} + excluded.{name}" for name in MEASURES)
 _BUCKET = f"time / {BUCKET_MICROSECONDS}"
 _KEY = ", ".join(THREAD_KEY)
 _NONE = "NOT EXISTS (SELECT 1 FROM unassigned)"

@@ -5,11 +5,10 @@ have totals; buckets are added up only for those across its edges."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.connection import Connection
+from dragoman.store.connection import Connection, exists
 from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
 from dragoman.store.records import tags_of
@@ -35,12 +34,16 @@ _UNCACHED = ("input - g.cache_read - g.cache_write",)
 _FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_UNCACHED, *MEASURES[5:]))
 # Of a time that is no longer than this, quarters are added up.
 _SHORT = 2 * _DAY
-_WITHIN = "q.quarter >= :start AND q.quarter < :end"
+# Conditions of a time range; the values of all but `_INSIDE` are its start and its end.
+_WITHIN = "q.quarter >= ? AND q.quarter < ?"
 _BUCKET_COLUMNS = ", ".join(f"q.{name}" for name in MEASURES)
 # Totals of all that may have been active in a time range: those within it, and those across its edges.
-_MET = "o.last >= :start AND o.since < :end"
-_INSIDE = "o.last >= :start AND o.last < :end AND o.since >= :start"
-_ACROSS = "(o.since < :start OR o.last >= :end)"
+_MET = "o.last >= ? AND o.since < ?"
+_ACROSS = "(o.since < ? OR o.last >= ?)"
+# Start, end and start.
+_INSIDE = "o.last >= ? AND o.last < ? AND o.since >= ?"
+# Without what was forgotten.
+_IS_NAMED = "coalesce(s.id, 0) > 0"
 
 
 class NamedUsage(Struct, frozen=True):
@@ -55,7 +58,7 @@ class _UsageGroup(Struct, frozen=True, kw_only=True):
 
     of: str
     # Their name, the tables of their numbers and names, which a forgotten one has none of, and the join from totals to
-    # 15-minute buckets. None of it is to be read in another order.
+    # 15-minute buckets. Outer joins are not read in another order; `_IS_NAMED` is what they are not meant for.
     names: str
     number: str
     named: str
@@ -66,16 +69,15 @@ _THREADS = _UsageGroup(
     of="thread",
     names=f"t.name, t.id, t.class, t.label, {_OF_SESSION}",
     number="q.thread",
-    named="CROSS JOIN threads t ON t.id = g.thread CROSS JOIN sessions s ON s.id = t.session",
-    buckets=f"LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = o.thread AND {_WITHIN}",
+    named="LEFT JOIN threads t ON t.id = g.thread LEFT JOIN sessions s ON s.id = t.session",
+    buckets=f"LEFT JOIN thread_sums q ON q.thread = o.thread AND {_WITHIN}",
 )
 _SESSIONS = _UsageGroup(
     of="session",
     names=_OF_SESSION,
     number="t.session",
-    named="CROSS JOIN sessions s ON s.id = g.session",
-    buckets="LEFT JOIN threads t INDEXED BY threads_by_session ON t.session = o.session"
-    f" LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = t.id AND {_WITHIN}",
+    named="LEFT JOIN sessions s ON s.id = g.session",
+    buckets=f"LEFT JOIN threads t ON t.session = o.session LEFT JOIN thread_sums q ON q.thread = t.id AND {_WITHIN}",
 )
 
 
@@ -165,68 +167,63 @@ class UsageQueries:
     def without_thread(self, start: int, end: int) -> Measures | None:
         """Totals without a thread; None if nothing does. Not of one key: rollups of threads have none."""
         assert self.scope is None
-        statement = f"SELECT {_SUMS} FROM thread_sums q INDEXED BY thread_sums_by_thread WHERE thread = 0 AND {_WITHIN}"
-        measures: Measures = self._named(statement, start, end)[0]
+        statement = f"SELECT {_SUMS} FROM thread_sums q WHERE thread = 0 AND {_WITHIN}"
+        measures: Measures = self._db.rows(statement, (start, end))[0]
         return measures if measures[0] is not None else None
 
     def forgotten(self, start: int, end: int) -> Measures | None:
         """The usage of all forgotten threads, with those of their sessions; None if nothing did."""
         if not self._has_forgotten(start, end):
             return None
-        threads = "thread_totals o INDEXED BY thread_totals_by_last"
-        across = f"{threads} {_THREADS.buckets} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten"
-        inside = f"SELECT {_COLUMNS} FROM {threads} WHERE {_INSIDE} AND o.is_forgotten"
+        across = f"thread_totals o {_THREADS.buckets} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten = 1"
+        inside = f"SELECT {_COLUMNS} FROM thread_totals o WHERE {_INSIDE} AND o.is_forgotten = 1"
         # Without rows that were not active between two times.
-        measures: Measures = self._named(
-            f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_BUCKET_COLUMNS} FROM {across})", start, end
+        measures: Measures = self._db.rows(
+            f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_BUCKET_COLUMNS} FROM {across}) f",
+            (start, end, start, *(start, end) * 3),
         )[0]
         return measures if measures[0] is not None else None
 
     def _short(self, group: _UsageGroup, buckets: str, start: int, end: int) -> NamedUsage:
         grouped = f"(SELECT {group.number}, {_SUMMED} FROM {buckets}) g"
-        rows = self._named(f"SELECT {group.names}, {_FIGURES} FROM {grouped} {self._owned(group)}", start, end)
+        owned, key = self._owned(group)
+        rows = self._db.rows(f"SELECT {group.names}, {_FIGURES} FROM {grouped} {owned}", (start, end, *key))
         return NamedUsage(rows, len(rows))
 
     def _long(self, group: _UsageGroup, start: int, end: int, most: int | None) -> NamedUsage:
         of = group.of
-        totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
         select = f"SELECT {group.names}, {_FIGURES} FROM"
+        owned, key = self._owned(group)
         # If all are known, the index alone has their number.
-        not_forgotten = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
-        across = self._named(
-            f"{select} (SELECT o.{of}, {_SUMMED} FROM {totals} {group.buckets} WHERE {_MET} AND {_ACROSS}"
-            f"{not_forgotten} GROUP BY o.{of}) g {self._owned(group)}",
-            start,
-            end,
+        not_forgotten = " AND o.is_forgotten = 0" if self._has_forgotten(start, end) else ""
+        across = self._db.rows(
+            # By an expression: SQLite would read all totals in the order of a column.
+            f"{select} (SELECT coalesce(o.{of}, 0) AS {of}, {_SUMMED} FROM {of}_totals o {group.buckets}"
+            f" WHERE {_MET} AND {_ACROSS}{not_forgotten} GROUP BY coalesce(o.{of}, 0)) g {owned}",
+            (*(start, end) * 3, *key),
         )
-        within = f"FROM {totals} WHERE {_INSIDE}{not_forgotten}"
+        within, times = f"FROM {of}_totals o WHERE {_INSIDE}{not_forgotten}", (start, end, start)
         if most is None:
-            inside = self._named(f"{select} (SELECT o.* {within}) g {self._owned(group)}", start, end)
+            inside = self._db.rows(f"{select} (SELECT o.* {within}) g {owned}", (*times, *key))
             count = len(inside)
         else:
             # To choose among many, no more of each is read than it is chosen by.
             chosen = f"SELECT o.{of} {within} ORDER BY o.cost DESC, o.requests DESC, o.input DESC LIMIT {most}"
-            inside = self._named(f"{select} {of}_totals g {group.named} WHERE g.{of} IN ({chosen})", start, end)
-            count = self._named(f"SELECT count(*) {within}", start, end)[0][0] if len(inside) == most else len(inside)
+            inside = self._db.rows(f"{select} {of}_totals g {owned} AND g.{of} IN ({chosen})", times)
+            count = self._db.number(f"SELECT count(*) {within}", times) if len(inside) == most else len(inside)
         # Some that lie across the edges were not active in between.
         active = [row for row in across if row[-1] is not None]
         return NamedUsage(inside + active, count + len(active))
 
     def _has_forgotten(self, start: int, end: int) -> bool:
         """Whether any forgotten one may have been active: sessions are forgotten with all their threads."""
-        totals = "session_totals o INDEXED BY session_totals_by_last"
-        rows = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
-        return bool(rows[0][0])
+        statement = f"SELECT 1 FROM session_totals o WHERE {_MET} AND o.is_forgotten = 1 LIMIT 1"
+        return exists(self._db, statement, (start, end))
 
-    def _owned(self, group: _UsageGroup) -> str:
-        """The join to names, for the scope's sessions alone."""
-        return group.named if self.scope is None else f"{group.named} WHERE s.key = :key"
-
-    def _named(self, statement: str, start: int, end: int) -> list[Any]:
-        given: dict[str, int | str] = {"start": start, "end": end}
-        if self.scope is not None:
-            given["key"] = self.scope.key
-        return self._db.rows(statement, given)
+    def _owned(self, group: _UsageGroup) -> tuple[str, tuple[str, ...]]:
+        """The join to names, for the scope's sessions alone, and its values."""
+        named = f"{group.named} WHERE {_IS_NAMED}"
+        return (named, ()) if self.scope is None else (f"{named} AND coalesce(s.key, '') = ?", (self.scope.key,))
 
 
 def add_measures(groups: dict[tuple[str, ...], Measures], group: tuple[str, ...], measures: Measures) -> None:

@@ -24,7 +24,7 @@ _LOCK_TIMEOUT = "3s"
 
 def m001_tables_of_version_15(db: PostgresConnection) -> None:
     """All tables that SQLite has after 15 steps."""
-    db.script(_STORED + _IDENTITIES + _MATCHES)
+    db.script(_STORED + _IDENTITIES + _GLOB)
     db.script(_stored_bytes())
     db.script(_records())
     db.script(_rollups())
@@ -125,11 +125,11 @@ _IDENTITIES = """
     );
 """
 
-# Patterns with `*` and `?`, in which no character has another meaning.
-_MATCHES = r"""
-    CREATE FUNCTION matches(pattern text, value text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-        SELECT value LIKE
-            translate(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*?', '%_')
+# A function that SQLite has, for patterns of `record_queries`: `*`, and `?` and `[` in brackets, which are themselves.
+_GLOB = r"""
+    CREATE FUNCTION glob(pattern text, value text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+        SELECT value LIKE replace(replace(replace(replace(replace(replace(
+            pattern, '[?]', '?'), '[[]', '['), '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
     $$;
 """
 

@@ -463,6 +463,34 @@ def m013_journals_of_version_2(db: SQLiteConnection) -> None:
     for nothing and remove them (decision 44)."""
 
 
+def m014_index_given_items(db: SQLiteConnection) -> None:
+    """The index of items that providers gave by a condition that a query can have on every engine (decision 47)."""
+    db.change("DROP INDEX items_given")
+    db.change("CREATE INDEX items_given ON items (id, owner) WHERE length(body) = 0")
+
+
+def m015_number_turns(db: SQLiteConnection) -> None:
+    """The order of turns of one second as a column, since only SQLite numbers rows by itself (decision 47)."""
+    db.change(
+        """
+        CREATE TABLE numbered_turns (
+            number INTEGER PRIMARY KEY,
+            owner BLOB NOT NULL,
+            call_id TEXT NOT NULL,
+            expires INTEGER NOT NULL,
+            size INTEGER NOT NULL,
+            body BLOB NOT NULL,
+            UNIQUE (owner, call_id)
+        )
+        """
+    )
+    columns = "owner, call_id, expires, size, body"
+    db.change(f"INSERT INTO numbered_turns (number, {columns}) SELECT rowid, {columns} FROM turns")
+    db.change("DROP TABLE turns")
+    db.change("ALTER TABLE numbered_turns RENAME TO turns")
+    db.change("CREATE INDEX turns_by_expiry ON turns (expires)")
+
+
 # Groups of totals, besides the time.
 _NAMES = ("key", "client", "provider", "model")
 # Tables with totals, and the expression of their number for a thread.
@@ -504,6 +532,8 @@ STEPS: tuple[Callable[[SQLiteConnection], None], ...] = (
     m011_store_identities,
     m012_tag_exchanges,
     m013_journals_of_version_2,
+    m014_index_given_items,
+    m015_number_turns,
 )
 # The first version of a file with identities.
 IDENTITIES_VERSION = 1 + STEPS.index(m011_store_identities)
