@@ -8,6 +8,8 @@ from dragoman.store import LeaseLost
 from dragoman.store.conversations import LEASE, Leased
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, names, opened
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def test_a_conversation_has_its_items_in_the_order_they_were_said() -> None:
     with opened() as store:

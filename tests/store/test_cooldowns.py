@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dragoman.store.cooldowns import Cooldowns
 from tests.store.opened import Clock, opened
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def test_a_rest_is_there_until_it_is_over(tmp_path: Path) -> None:

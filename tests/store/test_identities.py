@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dragoman.identities.audit import AuditedIdentity
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity
 from tests.store.inserted_identities import insert
 from tests.store.opened import ALICE, BOB, opened, sqlite
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def test_an_identity_is_read_with_its_digests_and_rights() -> None:
@@ -79,6 +83,7 @@ def test_a_name_belongs_to_the_owner_that_had_it_first() -> None:
         assert rows == [("ann", ALICE), ("bob", BOB)]
 
 
+@pytest.mark.sqlite_only
 def test_pitfall_739_pages_and_changes_are_read_by_an_index() -> None:
     with opened() as store:
         statements: list[str] = []

@@ -33,6 +33,8 @@ from dragoman.store.identities import RETIRED
 from tests.identities.holders import holder
 from tests.store.opened import ALICE, Clock, opened, sqlite
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 NOTHING = ConfiguredNames()
 ANY = KeyMembers()
 
@@ -186,6 +188,7 @@ def test_two_administrators_cannot_lose_an_update(tmp_path: Path) -> None:
         assert present.identity.rights == Rights(models=("fast",), providers=("anthropic",))
 
 
+@pytest.mark.sqlite_only
 def test_a_change_waits_for_no_other_process(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     with opened(file) as store, closing(sqlite3.connect(file)) as other:
@@ -196,6 +199,7 @@ def test_a_change_waits_for_no_other_process(tmp_path: Path) -> None:
         assert create(store, "ann").name == "ann"
 
 
+@pytest.mark.sqlite_only
 def test_a_full_database_keeps_what_it_had(tmp_path: Path) -> None:
     with opened(tmp_path / "state.db") as store:
         create(store, "ann")
@@ -207,6 +211,7 @@ def test_a_full_database_keeps_what_it_had(tmp_path: Path) -> None:
         assert (store.identities.generation(), len(rows(store, "identities"))) == (1, 1)
 
 
+@pytest.mark.sqlite_only
 def test_pitfall_448_no_key_text_is_in_the_file(tmp_path: Path) -> None:
     texts = [new_key() for _ in range(3)]
     with opened(tmp_path / "state.db") as store:

@@ -11,6 +11,8 @@ from dragoman.store import LeaseLost, Tables
 from dragoman.store.responses import INPUT_SIDE, OUTPUT_SIDE
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened, sqlite
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def _three_turns(store: Tables, owner: bytes = ALICE) -> None:
     store.responses.add(owner, kept("r1"), [item("q1")], [item("a1")])
@@ -193,6 +195,7 @@ def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() ->
         assert found is not None and found.status == "queued"
 
 
+@pytest.mark.sqlite_only
 def test_to_look_after_a_response_does_not_write_all_of_it_again() -> None:
     with opened() as store:
         store.responses.add(ALICE, kept("r1", status="queued", background=True))
@@ -293,6 +296,7 @@ def _instructions(store: Tables, work: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("lookup", ["item", "is_given", "item_storing_provider", "is_anothers_item"])
 def test_to_look_up_an_item_takes_no_longer_for_each_copy_that_its_owner_has_stored(lookup: str) -> None:
     with opened() as store:
@@ -304,6 +308,7 @@ def test_to_look_up_an_item_takes_no_longer_for_each_copy_that_its_owner_has_sto
         assert took[2] < 1000
 
 
+@pytest.mark.sqlite_only
 def test_to_add_a_branch_to_a_chain_takes_no_longer_for_each_branch_that_it_has() -> None:
     with opened() as store:
         store.responses.add(ALICE, kept("root"))

@@ -15,6 +15,8 @@ from dragoman.store.responses import Item, StoredResponse
 from tests.store.asked import another
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, opened, sqlite
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 ROW = 256
 HELD = {"responses": "body", "items": "body", "conversations": "metadata", "events": "data"}
 
@@ -111,6 +113,7 @@ def test_item_22_a7_what_is_undone_is_not_counted_and_other_processes_are(tmp_pa
         assert others.stored(ALICE).own == 0 and others.stored(ALICE).total == one
 
 
+@pytest.mark.sqlite_only
 def test_item_22_a7_a_file_of_the_release_before_gets_the_sums_of_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +134,7 @@ def test_item_22_a7_a_file_of_the_release_before_gets_the_sums_of_what_it_has(
         assert _summed(tables) == _scanned(tables) and ALICE not in _summed(tables)
 
 
+@pytest.mark.sqlite_only
 def test_item_22_a7_what_a_key_has_stored_is_known_without_a_look_at_its_rows() -> None:
     def instructions(rows: int) -> int:
         """How many instructions SQLite executes to say how much is stored."""

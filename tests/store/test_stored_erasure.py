@@ -13,6 +13,8 @@ from dragoman.store.integrity_check import IntegrityCheck
 from dragoman.store.stored_erasure import StoredCount, StoredErasure
 from tests.store.opened import ALICE, BOB, item, kept, names, opened
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 EACH = StoredCount(responses=3, conversations=1, items=6, events=2, turns=2)
 
 

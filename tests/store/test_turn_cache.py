@@ -14,6 +14,8 @@ from dragoman.store.turn_cache import LIFETIME, MAX_BYTES, Turns
 from tests.store.asked import asking
 from tests.store.opened import ALICE, BOB, Clock, opened
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def _total(store: Tables) -> int:
     ((kept, counted),) = store.connection.rows(
@@ -117,6 +119,7 @@ def test_one_request_is_given_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> 
         assert sorted(store.turns.find(ALICE, ["a", "b", "c"])) == ["b", "c"]
 
 
+@pytest.mark.sqlite_only
 def test_nothing_of_a_turn_is_left_in_the_file(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "state.db"
     with opened(file, clock=clock) as store:
@@ -150,6 +153,7 @@ def test_whoever_kept_nothing_is_known_without_a_look() -> None:
         assert not store.turns.may_have(BOB)
 
 
+@pytest.mark.sqlite_only
 def test_every_process_of_a_file_knows_at_once(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     with opened(path) as store, opened(path) as other:
@@ -158,6 +162,7 @@ def test_every_process_of_a_file_knows_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "kept.db-turns").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.sqlite_only
 def test_turns_from_before_there_were_marks_are_found(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     with opened(path) as store:
