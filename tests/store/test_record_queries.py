@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from msgspec.structs import replace
 from dragoman.store.errors import StoreError
 from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.sqlite import SQLiteConnection
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
+from tests.store.explained import explained
 
 SECOND = 1_000_000
 ALL = RecordFilter()
@@ -145,25 +144,6 @@ def test_an_id_outside_of_a_scope_is_found_by_none_of_its_names(tmp_path: Path, 
         assert [row.number for row in bob.numbered([1, 4])] == [4]
     finally:
         tables.close()
-
-
-class Explained(SQLiteConnection):
-    """Says of every question how it would be answered, and whether that looks at each row of a large table."""
-
-    plans: list[str]
-
-    def execute(self, statement: str, given: object = (), /) -> sqlite3.Cursor:
-        if statement.startswith(("SELECT", "WITH")):
-            plan = super().execute(f"EXPLAIN QUERY PLAN {statement}", given)  # type: ignore[arg-type]
-            self.plans += [row[3] for row in plan]
-        return super().execute(statement, given)  # type: ignore[arg-type]
-
-
-def explained(path: Path) -> Explained:
-    """A file whose questions are listened to."""
-    db = sqlite3.connect(path, factory=Explained)
-    db.plans = []
-    return db
 
 
 @pytest.mark.parametrize("wanted", LISTS.values(), ids=list(LISTS))

@@ -14,7 +14,7 @@ from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
-from tests.store.test_record_queries import explained
+from tests.store.explained import explained
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
