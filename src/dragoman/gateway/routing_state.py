@@ -201,7 +201,6 @@ class RoutingState:
         self,
         target: Target,
         kind: AttemptOutcome,
-        *,
         began: float,
         first: float,
         usage: Usage | None,
@@ -225,9 +224,9 @@ class RoutingState:
                 name,
                 size,
                 now,
-                seconds=-1.0 if slowed or usage is None else now - (first or began),
-                tokens=0.0 if usage is None else float(usage.output),
-                first=first - began if first else None,
+                -1.0 if slowed or usage is None else now - (first or began),
+                0.0 if usage is None else float(usage.output),
+                first - began if first else None,
             )
         elif counts_for_health(kind) or kind is AttemptOutcome.SLOW_RESPONSE:
             self.speeds.record_failure(name, size, now)

@@ -170,7 +170,7 @@ class Speeds:
         self._doubted: set[tuple[str, bool]] = set()
 
     def record_response(
-        self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
+        self, target: str, size: int, now: float, seconds: float, tokens: float, first: float | None = None
     ) -> None:
         """Record a response to a request of this size; `first` is when a stream's content began. `seconds` leave out
         time spent waiting for the client; impossible values are ignored."""

@@ -90,17 +90,18 @@ class Calls(Struct, eq=False):
             # It broke off after the end of its content, and the estimate was made before that was known.
             attempt.estimate = None
         if self.learns:
+            # Without names, which take longer than the look-ups that they are for.
             runtime.routing_state.record_outcome(
                 target,
                 kind,
-                began=self.started,
+                self.started,
                 # The content of any other response is sent at its end, which says nothing about its beginning.
-                first=attempt.first if attempt.mode is _STREAM else 0.0,
-                usage=usage,
-                size=len(attempt.body),
-                charged=self._charged,
-                slowed=attempt.is_slowed,
-                permit=attempt.permit,
+                attempt.first if attempt.mode is _STREAM else 0.0,
+                usage,
+                len(attempt.body),
+                self._charged,
+                attempt.is_slowed,
+                attempt.permit,
             )
         tokens, cost = self._spent(attempt, kind, usage)
         provider, began = target.provider, self._builder.record.started

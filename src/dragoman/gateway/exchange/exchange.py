@@ -151,7 +151,7 @@ class Exchange:
 
     # The record.
 
-    def finalize(self, kind: AttemptOutcome, *, status: int | None = None, failure: str | None = None) -> None:
+    def finalize(self, kind: AttemptOutcome, status: int | None = None, failure: str | None = None) -> None:
         """Finalize the record with the outcome of the last call, before the client can know its response complete."""
         attempt, record = self.attempt, self.builder.record
         if self.request is not None and self.request.retry_state.permitted is not None:
@@ -257,7 +257,7 @@ class Exchange:
         """Send a full response, the outcome of the last call."""
         failure = response.failure or None
         if self.sent is _NOTHING:
-            self.finalize(kind, status=response.status, failure=failure)
+            self.finalize(kind, response.status, failure)
             self.client.respond(response.status, response.headers, response.body)
         else:
             # The status was sent, and the body is a stream that is known as a whole.
