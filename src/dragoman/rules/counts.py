@@ -12,7 +12,6 @@ from dragoman.wire.peek import NULL
 
 # Larger counts are invalid.
 MAX_COUNT = 2**53
-_COUNTS = frozenset({int, type(None)})
 
 
 class UsageMembers(Struct):
@@ -52,19 +51,21 @@ def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
 
 def spelled(usage: JsonObject) -> JsonObject:
     """Counts with numbers where a server writes their text; the same object where none does."""
-    if _COUNTS.issuperset(map(type, usage.values())):
-        return usage
     others: JsonObject = {}
     for key, value in usage.items():
         if type(value) is int or value is None:
             continue
-        if isinstance(value, dict):
-            inner = spelled(value)
-            if inner is not value:
-                others[key] = inner
-        elif isinstance(value, str) and value.isascii() and value.isdigit():
-            others[key] = count_of(value)
+        number = spelled_member(value)
+        if number is not value:
+            others[key] = number
     return {**usage, **others} if others else usage
+
+
+def spelled_member(value: JsonValue) -> JsonValue:
+    """One member of them."""
+    if isinstance(value, dict):
+        return spelled(value)
+    return count_of(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
 
 
 def inclusive(

@@ -42,8 +42,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # Prefixes that servers put before the part of an answer's id that is its own.
 _OBJECT_PREFIXES = ("msg", "chatcmpl", "resp", "cmpl", "gen")
-_OBJECT_PREFIX = re.compile(rf"(?:{'|'.join(_OBJECT_PREFIXES)})[_-]")
-_is_suffix = re.compile(r"[A-Za-z0-9_-]{16,64}").fullmatch
+_match_object_id = re.compile(rf"(?:(?:{'|'.join(_OBJECT_PREFIXES)})[_-])?+([A-Za-z0-9_-]{{16,64}})").fullmatch
 
 
 def call_id(value: str, rule: IdRule) -> str:
@@ -53,9 +52,8 @@ def call_id(value: str, rule: IdRule) -> str:
 
 def object_suffix(upstream_id: str) -> str | None:
     """Give the part of an answer's id that other protocols' ids of the same answer can share."""
-    prefix = _OBJECT_PREFIX.match(upstream_id)
-    suffix = upstream_id[prefix.end() :] if prefix else upstream_id
-    return suffix if _is_suffix(suffix) else None
+    match = _match_object_id(upstream_id)
+    return None if match is None else match[1]
 
 
 def object_ids(response_id: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import MESSAGES
-from dragoman.http.upstream_call import HeaderList, name_of
+from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.target import Target
 from dragoman.telemetry.trace_context import PARENT, STATE, parent_of_call
 
@@ -119,9 +119,6 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
     returned_headers: HeaderList = []
-    if _NEVER_RETURNED.issuperset(map(name_of, headers)):
-        # As in most responses.
-        return returned_headers
     for name, value in headers:
         if name in _NEVER_RETURNED:
             continue

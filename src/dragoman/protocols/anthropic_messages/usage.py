@@ -33,44 +33,53 @@ _TIERS = EnumValues(
 )
 
 
+_TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+# The count that is read of each object of details.
+_DETAIL_COUNTS = {"output_tokens_details": "thinking_tokens", "server_tool_use": "web_search_requests"}
+
+
 def decode_usage(usage: Fields) -> Usage:
     """Decode token counts; members of this protocol alone are stored for the way back."""
-    reported = counts.spelled(usage.value)
-    if reported is not usage.value:
-        usage = Fields(reported, usage.path)
-    uncached, output, written, read = _totals(usage)
-    thinking = searches = tier = None
+    read: dict[str, int | None] = dict.fromkeys(_TOTALS)
+    tier: str | None = None
+    rest: JsonObject = {}
     leftovers: JsonObject = {}
-    # Most lack some of these.
-    if "output_tokens_details" in reported:
-        thinking = _detail(usage, "output_tokens_details", "thinking_tokens", leftovers)
-    if "server_tool_use" in reported:
-        searches = _detail(usage, "server_tool_use", "web_search_requests", leftovers)
-    if "service_tier" in reported:
-        tier = usage.optional_text("service_tier")
-    rest = usage.rest(NAME)
-    if rest is not None:
-        leftovers = {**rest.fields, **leftovers}
-    extras = Extras(origin=NAME, fields=leftovers) if leftovers else None
-    cached = (written or 0) + (read or 0)
+    for key, value in usage.value.items():
+        if type(value) is int and key in read:
+            # As nearly all are.
+            read[key] = value
+            continue
+        value = counts.spelled_member(value)
+        if value is None:
+            rest[key] = None
+        elif key in read:
+            read[key] = Fields({key: value}, usage.path).optional_integer(key)
+        elif key in _DETAIL_COUNTS:
+            read[key] = _detail(Fields({key: value}, usage.path), key, _DETAIL_COUNTS[key], leftovers)
+        elif key == "service_tier":
+            tier = Fields({key: value}, usage.path).optional_text(key)
+        else:
+            rest[key] = value
+    uncached, output, written, cached = map(read.get, _TOTALS)
+    if leftovers:
+        rest |= leftovers
+    stored = (written or 0) + (cached or 0)
     return Usage(
-        (uncached or 0) + cached,
+        (uncached or 0) + stored,
         output or 0,
-        read,
+        cached,
         written,
-        thinking,
-        searches,
+        read.get("output_tokens_details"),
+        read.get("server_tool_use"),
         tier,
-        extras,
-        () if uncached is not None and output is not None else counts.unreported(uncached, cached, output),
+        Extras(origin=NAME, fields=rest) if rest else None,
+        () if uncached is not None and output is not None else counts.unreported(uncached, stored, output),
     )
 
 
 def _detail(usage: Fields, key: str, name: str, leftovers: JsonObject) -> int | None:
     """A count among details; their other members are left over."""
-    details = usage.optional_object(key)
-    if details is None:
-        return None
+    details = usage.object(key)
     count = details.get(name)
     if type(count) is int and len(details) == 1:
         return count
@@ -80,22 +89,6 @@ def _detail(usage: Fields, key: str, name: str, leftovers: JsonObject) -> int | 
     if rest is not None:
         leftovers[key] = rest.fields
     return count
-
-
-_TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-
-
-def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | None]:
-    """Uncached input, output, cache writes and cache reads."""
-    uncached, output, written, read = map(usage.value.get, _TOTALS)
-    if type(uncached) is type(output) is type(written) is type(read) is int:
-        # The usual form.
-        usage.skip(*_TOTALS)
-        return uncached, output, written, read
-    uncached = usage.optional_integer("input_tokens")
-    written = usage.optional_integer("cache_creation_input_tokens")
-    read = usage.optional_integer("cache_read_input_tokens")
-    return uncached, usage.optional_integer("output_tokens"), written, read
 
 
 def encode_native_usage(usage: Usage) -> JsonObject:
