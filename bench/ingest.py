@@ -85,7 +85,7 @@ def waited(path: Path, outside: int) -> str:
     with closing(open_record_tables(str(path))) as gateway:
         ingest(gateway, conversations(outside, now - 2 * _HOUR))
         ingest(gateway, conversations(_INSIDE, now))
-        gateway.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        gateway.connection.wipe()
         for _ in range(3):
             began = time.process_time()
             left = assign_scope(str(path), RowScope(since=now - _HOUR))

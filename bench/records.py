@@ -164,11 +164,11 @@ def _speak(tables: RecordTables, some: Sequence[tuple[JournalEntry, AssignedThre
         sessions[place.session] = (sessions.get(place.session, (entry.time,))[0], entry.time)
         threads[place.thread] = (place.session, threads.get(place.thread, (0, entry.time))[1], entry.time)
     heard = "ON CONFLICT (id) DO UPDATE SET last = excluded.last"
-    tables.connection.executemany(
+    tables.connection.many(
         f"INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', ?, ?) {heard}",
         ((session, _person(session * 3 - 3), f"session-{session}", *times) for session, times in sessions.items()),
     )
-    tables.connection.executemany(
+    tables.connection.many(
         f"INSERT INTO threads VALUES (?, ?, 'main', 'main', '', '', 0, '', 100, 1, 1, ?, ?, x'7b7d') {heard}",
         ((thread, *times) for thread, times in threads.items()),
     )
@@ -215,8 +215,8 @@ def measure(tables: RecordTables) -> list[Measured]:
 def sizes(tables: RecordTables, path: Path) -> str:
     """How large the file is, by exchange."""
     db = tables.connection
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    counts = {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("records", "sums", "threads")}
+    db.wipe()
+    counts = {name: db.number(f"SELECT count(*) FROM {name}") for name in ("records", "sums", "threads")}
     told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     return f"{told}; {path.stat().st_size / counts['records']:.0f} bytes for each exchange"
 

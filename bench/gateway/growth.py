@@ -229,8 +229,8 @@ def records(setting: Setting, values: Sequence[int], rounds: int) -> Figures:
             state.mkdir(mode=0o700)
             with closing(open_record_tables(str(state / "state.db"))) as tables:
                 # A file that is removed again need not outlive a crash.
-                tables.connection.execute("PRAGMA synchronous=OFF")
-                tables.connection.execute("PRAGMA cache_size=-400000")
+                tables.connection.rows("PRAGMA synchronous=OFF")
+                tables.connection.rows("PRAGMA cache_size=-400000")
                 fill(tables, value, 30.0, int(time.time()))
             with setting.gateway(directory) as gateway:
                 gateway.wait_ready()

@@ -1,13 +1,37 @@
-"""Database location: where a gateway stores its data, the path of a file or `MEMORY`."""
+"""Database location: where a gateway stores its data: in the file at a path, in `MEMORY`, or in a database of
+PostgreSQL, which several machines share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
+
 # The value of `storage.path` without a file.
 MEMORY = ":memory:"
-DatabaseLocation: TypeAlias = str
+
+
+class PostgresDatabase(Struct, frozen=True, kw_only=True):
+    """A database of PostgreSQL. In messages it is its name, never its address."""
+
+    # As the driver reads it; it may have a password.
+    address: str
+    # Hosts, ports and database.
+    name: str
+    # The path that this machine's journals are beside.
+    path: str
+    # Seconds for which ingested journals are kept, since a failover may take their rows.
+    journal_keep: float = 3600.0
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"PostgresDatabase(name={self.name!r}, path={self.path!r})"
+
+
+DatabaseLocation: TypeAlias = str | PostgresDatabase
 
 
 def is_persistent(location: DatabaseLocation) -> bool:
@@ -16,5 +40,10 @@ def is_persistent(location: DatabaseLocation) -> bool:
 
 
 def database_exists(location: DatabaseLocation) -> bool:
-    """Whether there is a database: the first start makes the file."""
-    return is_persistent(location) and Path(location).exists()
+    """Whether there is a database: the first start makes a file."""
+    return is_persistent(location) and (not isinstance(location, str) or Path(location).exists())
+
+
+def path_of(location: DatabaseLocation) -> str:
+    """The path of the file, or of what is beside it on this machine."""
+    return location if isinstance(location, str) else location.path

@@ -18,6 +18,7 @@ from tests.clients import test_codex as codex
 from tests.clients import test_opencode as opencode
 from tests.clients.desk import Desk, npm_program, opened_desk
 from tests.sdk.names import MESSAGES, RESPONSES
+from tests.store.opened import sqlite
 
 # Class, class of the parent, windows, label.
 Node = tuple[str, str, int, str]
@@ -37,7 +38,7 @@ def latest(desk: Desk, client: str) -> tuple[list[Node], int]:
     ingest_all(path, now=0)
     assert assign_scope(path, RowScope()) == 0
     with closing(open_record_tables(path, read_only=True)) as tables:
-        ask = tables.connection.execute
+        ask = sqlite(tables.connection).execute
         (session,) = ask("SELECT max(id) FROM sessions WHERE client = ?", (client,)).fetchone()
         threads = ask(
             "SELECT threads.class, coalesce(parents.class, ''), threads.windows, threads.label"

@@ -46,16 +46,16 @@ def speak(tables: RecordTables, sessions: Sequence[tuple[int, str, str]], thread
     with tables.transaction():
         db = tables.connection
         for number, key, name in sessions:
-            db.execute("INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', 0, 0)", (number, key, name))
+            db.change("INSERT INTO sessions VALUES (?, ?, ?, 'claude-cli', 0, '', 0, 0)", (number, key, name))
         for number, session in threads:
             row = (number, session, f"thread-{number}", b'{"session":"fact-of-%d"}' % number)
-            db.execute(
+            db.change(
                 "INSERT INTO threads VALUES (?, ?, ?, 'main', 'label', 'large', 0, 'said', 100, 1, 1, 0, 0, ?)", row
             )
             named = {"digest": f"tip-of-{number}", "thread": number}
-            columns = [row[1] for row in db.execute("PRAGMA table_info(tips)")]
+            columns = [row[1] for row in db.rows("PRAGMA table_info(tips)")]
             values = [named.get(column, 0) for column in columns]
-            db.execute(f"INSERT INTO tips VALUES ({', '.join('?' * len(values))})", values)
+            db.change(f"INSERT INTO tips VALUES ({', '.join('?' * len(values))})", values)
 
 
 def some_entries(

@@ -31,6 +31,7 @@ from dragoman.store.session_tables import StoredThread
 from dragoman.store.unassigned import RowScope
 from tests.records.agreement import sums_and_rows
 from tests.records.invented import NOON, entry
+from tests.store.opened import sqlite
 from tests.waiting import LIMIT, wait_until
 
 
@@ -461,7 +462,7 @@ def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgot
         tables.sessions.save_heads([(f"t{number:04}", 1, 2, number) for number in range(250)])
         tables.sessions.save_heads([("kept", 1, 2, NOON)])
     with running(path), closing(open_record_tables(path, read_only=True)) as tables:
-        ask = tables.connection.execute
+        ask = sqlite(tables.connection).execute
         wait_until(lambda: ask("SELECT count(*) FROM tips").fetchone() == (1,), "one tip is left")
         wait_until(
             lambda: ask("SELECT count(*) FROM threads WHERE rules = 0").fetchone() == (0,),

@@ -32,6 +32,7 @@ from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS
 from tests.records.invented import NOON, columns_of, entry, measures_of
+from tests.store.opened import sqlite
 
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
@@ -169,7 +170,7 @@ def test_tagged_exchanges_are_added_up_by_their_tags_beside_all_exchanges() -> N
 def test_an_exchange_without_tags_writes_nothing_for_them() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         statements: list[str] = []
-        tables.connection.set_trace_callback(statements.append)
+        sqlite(tables.connection).set_trace_callback(statements.append)
         batch = Batch()
         batch.add(entry(1))
         with tables.transaction():

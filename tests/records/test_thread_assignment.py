@@ -37,6 +37,7 @@ from tests.sessions.invented import (
     result,
     user,
 )
+from tests.store.opened import sqlite
 
 OTHER_SESSION = "5a2b0c1e-7d4f-4a3b-9c8d-000000000002"
 
@@ -433,9 +434,9 @@ def test_pitfall_520_a_placement_costs_the_same_at_turn_3_and_at_turn_100(at: De
         asked = claude(history) if named else claude(history, session="", user_id="")
         statements: list[str] = []
         if turn in (3, 100):
-            at.tables.connection.set_trace_callback(statements.append)
+            sqlite(at.tables.connection).set_trace_callback(statements.append)
         at.place(asked)
-        at.tables.connection.set_trace_callback(None)
+        sqlite(at.tables.connection).set_trace_callback(None)
         costs[turn] = len(statements)
         history = [*history, call(f"c{turn}"), result(f"c{turn}")]
     assert costs[3] == costs[100] < 20

@@ -29,6 +29,7 @@ from tests.cli.recorded_file import config
 from tests.cli.screens import on_screen, piped
 from tests.records.viewed import as_json
 from tests.sdk.digging import dig_objects
+from tests.store.opened import sqlite
 
 DATA = Path(__file__).parents[1] / "data/upgrade"
 # When the rows and the journal's entries begin, and when they are read, in microseconds.
@@ -141,7 +142,7 @@ def test_commands_show_todays_names(path: Path) -> None:
 
 def test_counts_costs_and_losses_are_those_of_the_version_before(tables: RecordTables, path: Path) -> None:
     """The journal's exchanges are those of the rows: today's code must add them up as the version before did."""
-    db = tables.connection
+    db = sqlite(tables.connection)
     before, now = ROWS // BUCKET_MICROSECONDS, ENTRIES // BUCKET_MICROSECONDS
     with closing(loaded(":memory:")) as old:
         for table in ("sums", "quarter_sums", "thread_sums"):

@@ -22,6 +22,7 @@ from dragoman.store.sqlite import SQLiteConnection
 from dragoman.store.unassigned import RowScope, UnassignedRows
 from dragoman.store.usage_queries import UsageQueries
 from tests.store.explained import Explained, explained
+from tests.store.opened import sqlite
 
 _ROWS, _SECOND = 100_000, 1_000_000
 _START = 1_700_000_000 * _SECOND
@@ -119,11 +120,11 @@ def _files(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     plain, analysed = directory / "plain.db", directory / "analysed.db"
     with closing(open_record_tables(str(plain))) as tables:
         with tables.transaction():
-            _fill(tables.connection)
+            _fill(sqlite(tables.connection))
         assert tables.connection.wipe()
     copyfile(plain, analysed)
     with closing(open_record_tables(str(analysed))) as tables:
-        tables.connection.execute("ANALYZE")
+        tables.connection.change("ANALYZE")
     return {False: plain, True: analysed}
 
 

@@ -9,6 +9,7 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.invented import NOON, entry, row_of
+from tests.store.opened import sqlite
 
 
 def test_the_columns_are_those_of_the_table() -> None:
@@ -39,7 +40,7 @@ def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> Non
 
 def test_lists_and_retention_go_by_the_index_on_time() -> None:
     with closing(open_record_tables(":memory:")) as tables:
-        plan = _plan(tables.connection, "SELECT number FROM records WHERE time < 5 ORDER BY time LIMIT 3")
+        plan = _plan(sqlite(tables.connection), "SELECT number FROM records WHERE time < 5 ORDER BY time LIMIT 3")
     assert "records_by_time" in plan
 
 

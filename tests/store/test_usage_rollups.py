@@ -21,11 +21,11 @@ def test_what_is_added_twice_is_there_twice() -> None:
             tables.rollups.add(batch.rollups())
             tables.rollups.add_to_threads(batch.thread_rollups())
         db = tables.connection
-        assert db.execute("SELECT key, requests, cost FROM sums ORDER BY key").fetchall() == [
+        assert db.rows("SELECT key, requests, cost FROM sums ORDER BY key") == [
             ("alice", 3, 4500),
             ("bob", 3, 4500),
         ]
-        assert db.execute("SELECT thread, input FROM thread_sums ORDER BY thread").fetchall() == [(4, 300), (5, 300)]
+        assert db.rows("SELECT thread, input FROM thread_sums ORDER BY thread") == [(4, 300), (5, 300)]
 
 
 def test_the_columns_are_those_of_the_tables() -> None:

@@ -55,7 +55,8 @@ class KeyFile:
         self._settings = settings
         self._configured = {key.name: key for key in settings.keys}
         self._patterns = ConfiguredPatterns(settings)
-        self.place = database_of(settings)
+        self.database = database_of(settings)
+        self.place = str(self.database)
 
     def list_all(self) -> Iterator[KeyView]:
         """All keys in the order of their names."""
@@ -134,7 +135,7 @@ class KeyFile:
     def _open(self, *, read_only: bool = False) -> Iterator[IdentityFile]:
         from dragoman.store.identity_file import open_identity_file
 
-        with open_identity_file(self.place, clock, read_only=read_only) as file:
+        with open_identity_file(self.database, clock, read_only=read_only) as file:
             yield file
 
     @contextmanager

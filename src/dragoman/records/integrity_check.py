@@ -54,8 +54,9 @@ def check_integrity(database: DatabaseLocation) -> Iterator[IntegrityFinding]:
 
 def _file(tables: RecordTables, database: DatabaseLocation) -> Iterator[IntegrityFinding]:
     examination = IntegrityCheck(tables.connection)
-    sizes = ", ".join(f"{Path(each).name} {size} bytes" for each, size in _sizes(database))
-    yield IntegrityFinding("file", "ok", f"version {examination.version()}; {sizes}")
+    sizes = [f"{Path(each).name} {size} bytes" for each, size in _sizes(database)]
+    found = "; ".join((f"version {examination.version()}", *((", ".join(sizes),) if sizes else ())))
+    yield IntegrityFinding("file", "ok", found)
     problems = examination.problems()
     yield IntegrityFinding(
         "integrity", "wrong" if problems else "ok", "; ".join(problems) or "every page and index is intact"
@@ -83,6 +84,8 @@ def _file(tables: RecordTables, database: DatabaseLocation) -> Iterator[Integrit
 
 
 def _sizes(database: DatabaseLocation) -> Iterator[tuple[str, int]]:
+    if not isinstance(database, str):
+        return
     for ending in ("", "-wal"):
         try:
             yield database + ending, Path(database + ending).stat().st_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dragoman.database_location import DatabaseLocation, is_persistent
+from dragoman.database_location import DatabaseLocation, is_persistent, path_of
 
 _ENDING = ".records"
 # The suffix of journals, and the file that requests all writers to begin another journal.
@@ -17,7 +17,7 @@ def directory_of(database: DatabaseLocation) -> Path:
     """The folder of the journals that belong to the file of `storage.path`; a link leads to where its file is."""
     if not is_persistent(database):
         raise ValueError("nothing is accounted for in memory")
-    return Path(os.path.realpath(database) + _ENDING)
+    return Path(os.path.realpath(path_of(database)) + _ENDING)
 
 
 def make_directory(directory: Path) -> None:

@@ -3,7 +3,7 @@ transactions are begun by `Transaction` and by the code that runs work items (de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -83,6 +83,13 @@ class Connection(Protocol):
 
     def problems(self, most: int) -> list[str]:
         """Damages that the engine itself detects, at most so many."""
+
+    def set_durable(self, is_durable: bool) -> None:
+        """Whether each commit is on the disk when it returns."""
+
+    def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
+        """Set the function that is called before each query, and after a number of steps where the engine counts them,
+        to learn whether the query must end with an error: one query may be long, and many may be short."""
 
     def wipe(self) -> bool:
         """Overwrite deleted data wherever the engine still has it; False if other connections prevent that."""

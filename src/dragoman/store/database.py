@@ -18,7 +18,7 @@ from dragoman.store.errors import StoreError
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations.sqlite import migrate, remedy_of
-from dragoman.store.recent_turn_owners import RecentTurnOwners
+from dragoman.store.recent_turn_owners import RecentTurnOwners, SharedTurns, TurnOwners
 from dragoman.store.responses import Events, Responses
 from dragoman.store.sqlite import SQLiteConnection, connect
 from dragoman.store.turn_cache import Turns
@@ -52,7 +52,7 @@ class Tables:
         db: Connection,
         days: float,
         clock: Callable[[], float] = time.time,
-        recent_turn_owners: RecentTurnOwners | None = None,
+        recent_turn_owners: TurnOwners | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -136,7 +136,12 @@ class Tables:
 
 
 def open_tables(database: DatabaseLocation, days: float, clock: Callable[[], float] = time.time) -> Tables:
-    """Open or create the file, readable only by its user. One thread at a time may use it, whichever that is."""
+    """Open the database, or create the file, readable only by its user. One thread at a time may use it, whichever that
+    is."""
+    if not isinstance(database, str):
+        from dragoman.store.postgres_database import connect_to
+
+        return Tables(connect_to(database), days, clock, SharedTurns())
     db: SQLiteConnection | None = None
     try:
         if is_persistent(database):
@@ -167,4 +172,7 @@ def open_tables(database: DatabaseLocation, days: float, clock: Callable[[], flo
             problem=f"the file cannot be opened: {error}",
             remedy=remedy_of(error, otherwise),
         ) from None
-    return Tables(db, days, clock, recent_turn_owners)
+    tables = Tables(db, days, clock, recent_turn_owners)
+    # Turns from before there were marks.
+    tables.turns.announce_all()
+    return tables

@@ -54,7 +54,8 @@ def open_identity_file(
 ) -> Iterator[IdentityFile]:
     """Open or make the file; to read only, a missing file is empty and not made. Failures are a `StoreError` with the
     remedy."""
-    check_owner(Path(database))
+    if isinstance(database, str):
+        check_owner(Path(database))
     try:
         _check_version(database, timeout)
         with closing(
@@ -110,7 +111,7 @@ def check_owner(path: Path) -> None:
 
 def _check_version(database: DatabaseLocation, timeout: float) -> None:
     """Refuse a file of another version: a gateway of the older one may be running."""
-    if not database_exists(database):
+    if not isinstance(database, str) or not database_exists(database):
         return
     with closing(connect_to_read(Path(database), timeout)) as db:
         version = db.version

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.migrations.sqlite import IDENTITIES_VERSION, STEPS
 from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
+if TYPE_CHECKING:
+    from dragoman.store.heartbeat import ServerHeartbeat
+
 T = TypeVar("T")
 # How long, in seconds, a process that has the file for itself is waited for.
 _LOCK_TIMEOUT = 1.0
@@ -25,12 +28,36 @@ _LOCK_TIMEOUT = 1.0
 _MAX_AGE = 5.0
 
 
+class IdentitySource(Protocol):
+    """The identities of a database. One thread at a time uses it."""
+
+    # Which file or server was read last: from another one, everything is read again.
+    file: tuple[int, int, int]
+    # Eight bytes or more that tell the database from another one; b"" is not known yet.
+    origin: bytes
+
+    @property
+    def patience(self) -> float:
+        """Intervals until the next question."""
+
+    def generation(self) -> int | None:
+        """The number of the last change, None if there is no database, and `StoreError` if it cannot be read."""
+
+    def changes_since(self, generation: int, apply: Callable[[Iterator[StoredIdentity]], T]) -> T:
+        """The result of `apply` for the identities that were changed after a generation, revoked ones included."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
 class IdentityReader:
     """The identities of the file at a path, which may be missing, replaced or restored at any time. One thread at a
     time may use it, whichever that is."""
 
-    def __init__(self, database: DatabaseLocation, timeout: float = _LOCK_TIMEOUT) -> None:
-        self._path = Path(database).absolute() if is_persistent(database) else None
+    patience = 1.0
+
+    def __init__(self, path: str, timeout: float = _LOCK_TIMEOUT) -> None:
+        self._path = Path(path).absolute() if is_persistent(path) else None
         self._timeout = timeout
         self._db: SQLiteConnection | None = None
         self._opened_at = 0.0
@@ -141,7 +168,7 @@ def has_identities(database: DatabaseLocation) -> bool:
     """Whether the file at a path has any identity, revoked ones included; `StoreError` if it cannot be read."""
     if not is_persistent(database):
         return False
-    with closing(IdentityReader(database)) as reader:
+    with closing(reader_of(database)) as reader:
         return reader.has_any()
 
 
@@ -149,8 +176,18 @@ def count_identities(database: DatabaseLocation, now: float) -> IdentityCount:
     """The number of identities in the file at a path; `StoreError` if it cannot be read."""
     if not is_persistent(database):
         return IdentityCount()
-    with closing(IdentityReader(database)) as reader:
+    with closing(reader_of(database)) as reader:
         return reader.count(now)
+
+
+def reader_of(database: DatabaseLocation) -> IdentityReader | ServerHeartbeat:
+    """The reader of a database's identities."""
+    if isinstance(database, str):
+        return IdentityReader(database)
+    from dragoman.store.heartbeat import ServerHeartbeat
+    from dragoman.store.server_state import ServerState
+
+    return ServerHeartbeat(database, ServerState())
 
 
 def _has_tables(db: SQLiteConnection) -> bool:

@@ -61,6 +61,8 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "23505": (StoreConflict, "another transaction added the same row"),
     "40001": (StoreConflict, "another transaction changed the same rows"),
     "40P01": (StoreConflict, "two transactions waited for each other"),
+    "42501": (StoreError, "its role lacks a privilege: dragoman doctor names it"),
+    "42P01": (StoreError, "a table is missing: run dragoman db migrate"),
     "53100": (StoreFull, "the disk of the server is full"),
     "53300": (StoreBusy, "the server has no connection left"),
     "55P03": (StoreBusy, "another transaction held a lock for too long"),
@@ -134,7 +136,15 @@ class PostgresConnection:
     # Work of several owners could wait for each other.
     shares_transactions = False
 
-    def __init__(self, address: PostgresAddress, timeout: float, lock_timeout: float = LOCK_TIMEOUT) -> None:
+    # Whether the present query must end; called before each query.
+    must_end: Callable[[], bool] | None = None
+
+    def __init__(
+        self, address: PostgresAddress, timeout: float, lock_timeout: float = LOCK_TIMEOUT, release: int = 0
+    ) -> None:
+        # The version of the tables that this release needs; 0 uses them before they are made.
+        self._release = release
+        self._is_durable = True
         # Seconds that a statement may take, and may wait for another transaction.
         self.timeout = timeout
         self.lock_timeout = lock_timeout
@@ -176,6 +186,8 @@ class PostgresConnection:
         return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchone())
 
     def rows(self, statement: str, values: Values = (), /) -> list[Any]:
+        if self.must_end is not None and self.must_end():
+            raise StoreInterrupted("interrupted")
         return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchall())
 
     def number(self, statement: str, values: Values = (), /) -> int:
@@ -230,6 +242,7 @@ class PostgresConnection:
         statements = [
             f"BEGIN ISOLATION LEVEL {_READS if self._only_reads else _WRITES}",
             f"SET LOCAL search_path TO {SCHEMA}",
+            *(() if self._is_durable or self._only_reads else ("SET LOCAL synchronous_commit = off",)),
             *(f"SET LOCAL {name} = {max(int(seconds * 1000), 1)}" for name, seconds in limits.items()),
         ]
         if lock:
@@ -300,6 +313,26 @@ class PostgresConnection:
         version, oldest = self.rows("SELECT version, oldest FROM schema_version")[0]
         return version, oldest
 
+    def ask(self, statement: str) -> Row:
+        """The row of a query that names its schema, without a transaction: one round trip."""
+        is_new = self._driver is None
+        try:
+            row = self._call(lambda driver: _cursor(driver).execute(statement.encode()).fetchone())
+        except StoreAway:
+            if is_new or self._watcher.has_fired:
+                raise
+            row = self._call(lambda driver: _cursor(driver).execute(statement.encode()).fetchone())
+        if row is None:
+            raise StoreError(f"the database {self._address} has lost a row")
+        return row
+
+    def set_durable(self, is_durable: bool) -> None:
+        self._is_durable = is_durable
+
+    def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
+        # What runs on the server ends by its own time limit.
+        self.must_end = must_end
+
     def script(self, statements: str) -> None:
         """Run statements of PostgreSQL without values, in the open transaction."""
         self._control(statements)
@@ -348,7 +381,24 @@ class PostgresConnection:
         )
         self._watcher.watch(driver.fileno())
         self._driver, self._connected_at = driver, time.monotonic()
+        if self._release:
+            self._check_release(driver)
         return driver
+
+    def _check_release(self, driver: psycopg.Connection[Row]) -> None:
+        """Refuse tables that this release cannot use; they may have been migrated since the last connection."""
+        self._watcher.begin(self.timeout)
+        try:
+            row = driver.execute(f"SELECT version, oldest FROM {SCHEMA}.schema_version".encode()).fetchone()
+        finally:
+            self._watcher.end()
+        version, oldest = row or (0, 0)
+        if version < self._release:
+            self._let_go()
+            raise StoreError(f"the database {self._address} has tables of an older version: run dragoman db migrate")
+        if oldest > self._release:
+            self._let_go()
+            raise StoreError(f"the database {self._address} has tables of a newer version: update this release")
 
     def _failure(self, error: psycopg.Error) -> StoreError | OverflowError:
         """An error of the driver in words of our own, since the driver's have addresses, users and values."""

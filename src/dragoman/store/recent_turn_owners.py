@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from typing import Protocol
 from zlib import crc32
 
 # Groups of owners: what one of them does is taken for what any of them may have done.
@@ -12,6 +13,26 @@ _GROUPS = 4096
 # Hours are distinguished up to this number; 0 means none.
 _HOURS = 255
 _HOUR = 3600
+
+
+class TurnOwners(Protocol):
+    """Whether owners may have turns, without a query."""
+
+    def record(self, owner: bytes, now: int) -> None:
+        """Note that the owner has a turn."""
+
+    def may_have(self, owner: bytes, now: int) -> bool:
+        """Whether the owner may have turns that are not older than one hour."""
+
+
+class SharedTurns:
+    """The owners of a database that other machines write: any of them may have turns."""
+
+    def record(self, owner: bytes, now: int) -> None:
+        """Other machines would not see it."""
+
+    def may_have(self, owner: bytes, now: int) -> bool:
+        return True
 
 
 class RecentTurnOwners:

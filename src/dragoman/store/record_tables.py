@@ -66,7 +66,7 @@ _CHECKPOINT = 4000
 class RecordTables:
     """Records, totals, journal offsets and sessions, in one open file."""
 
-    def __init__(self, db: SQLiteConnection) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
         self.records = Records(db)
         self.rollups = UsageRollups(db)
@@ -76,7 +76,7 @@ class RecordTables:
         self.unassigned = UnassignedRows(db)
 
     @property
-    def connection(self) -> SQLiteConnection:
+    def connection(self) -> Connection:
         """The connection, for the tables of this package."""
         return self._db
 
@@ -110,8 +110,12 @@ def open_record_tables(
     timeout: float = LOCK_TIMEOUT,
     otherwise: str = "set record_requests = false",
 ) -> RecordTables:
-    """Open or make the file; to read only, a missing file is empty and not made. One thread at a time may use it.
-    `otherwise` is how to do without the file."""
+    """Open the database, or make the file; to read only, a missing file is empty and not made. One thread at a time may
+    use it. `otherwise` is how to do without the file."""
+    if not isinstance(database, str):
+        from dragoman.store.postgres_database import connect_to
+
+        return RecordTables(connect_to(database, lock_timeout=timeout))
     try:
         db = _opened_to_read(database, timeout) if read_only else _opened(database, timeout)
     except StoreBusy:
@@ -171,7 +175,7 @@ def _opened_to_read(path: str, timeout: float) -> SQLiteConnection:
 
 def is_outdated(database: DatabaseLocation) -> bool:
     """Whether there is a file of an older version, which the next writer migrates."""
-    if not database_exists(database):
+    if not isinstance(database, str) or not database_exists(database):
         return False
     try:
         with closing(connect_to_read(Path(database), LOCK_TIMEOUT)) as db:

@@ -158,8 +158,6 @@ class SQLiteConnection(sqlite3.Connection):
             raise StoreError("the file was deleted or replaced; start the gateway again")
 
     def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
-        """Set the function that is called before each query and after a number of database steps, to learn whether the
-        query must end with an error: one query may be long, and many may be short."""
         self.must_end = must_end
         self.set_progress_handler(must_end, steps)
 

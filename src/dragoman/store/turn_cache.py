@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dragoman.store.connection import Connection, Transaction
-from dragoman.store.recent_turn_owners import RecentTurnOwners
+from dragoman.store.recent_turn_owners import RecentTurnOwners, TurnOwners
 
 # Lifetime of a turn in seconds.
 LIFETIME = 3600
@@ -28,15 +28,17 @@ class Turns:
         db: Connection,
         now: Callable[[], int],
         max_bytes: int = MAX_BYTES,
-        recent_turn_owners: RecentTurnOwners | None = None,
+        recent_turn_owners: TurnOwners | None = None,
     ) -> None:
         self._db = db
         self._now = now
         self._max_bytes = max_bytes
         self._recent_turn_owners = recent_turn_owners if recent_turn_owners is not None else RecentTurnOwners(None)
-        # Turns from before there were marks.
-        for (owner,) in db.rows("SELECT DISTINCT owner FROM turns"):
-            self._recent_turn_owners.record(owner, now())
+
+    def announce_all(self) -> None:
+        """Announce all turns that are stored."""
+        for (owner,) in self._db.rows("SELECT DISTINCT owner FROM turns"):
+            self.announce(owner)
 
     def announce(self, owner: bytes) -> None:
         """Announce a turn that is about to be stored, from any thread."""

@@ -43,6 +43,7 @@ from tests.sessions.invented import (
     result,
     user,
 )
+from tests.store.opened import sqlite
 
 RULES = (
     RouteRule(when=RuleCondition(client="claude-code", thread="subagent"), targets=("echo/tools",)),
@@ -131,7 +132,7 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
     assert assign_scope(path, RowScope()) == 0
     tables = open_record_tables(path, read_only=True)
     with closing(tables):
-        ask = tables.connection.execute
+        ask = sqlite(tables.connection).execute
         threads = ask(
             "SELECT sessions.name, threads.name, class, rule, client FROM threads JOIN sessions ON"
             " sessions.id = session ORDER BY threads.id"

@@ -25,6 +25,7 @@ from dragoman.store.sqlite import SQLiteConnection, connect
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
+from tests.store.opened import sqlite as sqlite_of
 from tests.waiting import LIMIT
 
 
@@ -112,7 +113,7 @@ def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[li
         (fill if before == len(STEPS) else _fill_as_before)(tables, some_entries(1, 300))
         for statement in done:
             tables.connection.change(statement)
-        migrate(tables.connection)
+        migrate(sqlite_of(tables.connection))
         fill(tables, [placed for placed in some_entries(2, 300) if placed[1].thread < 3])
         return [tables.connection.rows(f"SELECT * FROM {of}_totals ORDER BY 1") for of in ("thread", "session")]
 
@@ -226,7 +227,7 @@ def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
         told = [(replace(entry(1), losses=lost), AssignedThread(session=1, thread=1))]
         # As a release before weights counts them.
         _fill_as_before(tables, [(replace(told[0][0], losses=(lost[0],) * 3), told[0][1])])
-        migrate(tables.connection)
+        migrate(sqlite_of(tables.connection))
         fill(tables, told)
         for table in ("sums", "thread_sums", "quarter_sums", "thread_totals", "session_totals"):
             found = tables.connection.rows(f"SELECT losses, bookkeeping FROM {table}")

@@ -32,7 +32,7 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.identities.identity import DATABASE, LOCAL_OWNER, Identity
 from dragoman.identities.key_text import digest_of, is_mistyped
 from dragoman.store import StoreError
-from dragoman.store.identity_reader import IdentityReader
+from dragoman.store.identity_reader import IdentitySource, reader_of
 
 # Seconds between two questions to the database, and for its thread to end.
 POLL_INTERVAL = 0.5
@@ -77,7 +77,7 @@ class IdentityTable:
 
     def __init__(
         self,
-        reader: IdentityReader | None = None,
+        reader: IdentitySource | None = None,
         *,
         key_grace: float = 0.0,
         page: SharedMemory | None = None,
@@ -175,7 +175,8 @@ class IdentityTable:
             self._reader.close()
 
     def _poll(self, schedule: Callable[[Callable[[], None]], object]) -> None:
-        while not self._stopping.wait(POLL_INTERVAL):
+        assert self._reader is not None
+        while not self._stopping.wait(POLL_INTERVAL * self._reader.patience):
             try:
                 self._refresh(schedule)
             except Exception as error:
@@ -293,8 +294,8 @@ class IdentityTable:
 def identity_table(
     storage: Storage, page: SharedMemory | None, report: Report | None, *, reads_database: bool
 ) -> IdentityTable:
-    """The table of a worker, with the keys of the file that `storage.path` names."""
-    reader = IdentityReader(storage.location) if reads_database and storage.is_persistent else None
+    """The table of a worker, with the keys of the database."""
+    reader = reader_of(storage.location) if reads_database and storage.is_persistent else None
     return IdentityTable(reader, key_grace=storage.key_grace, page=page, report=report)
 
 

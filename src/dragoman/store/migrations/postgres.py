@@ -452,8 +452,14 @@ def _advance(db: PostgresConnection) -> bool:
             if version == 0:
                 db.script(
                     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA};"
-                    "CREATE TABLE schema_version (version bigint NOT NULL, oldest bigint NOT NULL);"
-                    "INSERT INTO schema_version (version, oldest) VALUES (0, 0)"
+                    "CREATE TABLE schema_version ("
+                    "    version bigint NOT NULL,"
+                    "    oldest bigint NOT NULL,"
+                    # Tells this database, and copies of it, from another one.
+                    "    database bytea NOT NULL"
+                    ");"
+                    "INSERT INTO schema_version (version, oldest, database)"
+                    "    VALUES (0, 0, substr(uuid_send(gen_random_uuid()), 1, 8))"
                 )
             step, oldest = STEPS[version]
             step(db)

@@ -1,0 +1,27 @@
+"""PostgreSQL database: opens the database that several machines share. It is loaded if one is configured."""
+
+from __future__ import annotations
+
+from dragoman.database_location import PostgresDatabase
+from dragoman.store.migrations.postgres import STEPS, migrate
+from dragoman.store.postgres import LOCK_TIMEOUT, PostgresAddress, PostgresConnection
+
+# Seconds that a statement may take.
+TIMEOUT = 5.0
+
+
+def connect_to(
+    database: PostgresDatabase, *, timeout: float = TIMEOUT, lock_timeout: float = LOCK_TIMEOUT
+) -> PostgresConnection:
+    """A connection to a database whose tables this release can use; nothing is asked before its first statement."""
+    return PostgresConnection(PostgresAddress(database.address), timeout, lock_timeout, release=len(STEPS))
+
+
+def set_up(database: PostgresDatabase) -> None:
+    """Make the tables of an empty database; those of another version stay as they are."""
+    db = PostgresConnection(PostgresAddress(database.address), TIMEOUT)
+    try:
+        if db.versions == (0, 0):
+            migrate(db)
+    finally:
+        db.close()
