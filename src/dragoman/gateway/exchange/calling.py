@@ -79,25 +79,29 @@ async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target:
         target = able(target, parsed.glance.members)
     if exchange.attempt is not None:
         storage.retarget()
+        exchange.attempt = None
     settings = exchange.runtime.target_settings(target)
-    exchange.attempt = Attempt(target, settings)
     _record_attempt(exchange, request, target)
     body, size, references = request.body, len(request.body), None
-    if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
-        references = await _looked_up(exchange, request, target)
-        size += storage.turns_size if references is None else storage.turns_size + references.size
     strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
     try:
+        if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
+            references = await _looked_up(exchange, request, target)
+            size += storage.turns_size if references is None else storage.turns_size + references.size
         if size <= INLINE:
             prepared = storage.prepare(client_request, body, parsed, references, target, strict)
         else:
             given = (client_request, body, parsed, references, target, strict)
             prepared = await exchange.work(size, storage.prepare, *given)
+        attempt = begin(exchange, request, prepared, settings)
     except (StrictError, RefusedError) as error:
         if request.retry_state.leave_out(target, error):
             raise LeftOut from None
         raise
-    attempt = begin(exchange, request, prepared, settings)
+    finally:
+        if exchange.attempt is None:
+            # What failed is this target's.
+            exchange.attempt = Attempt(target, settings)
     if parsed.references is not None:
         attempt.prepared = prepared = await storage.begin(client_request.key, prepared)
         if storage.in_background:
