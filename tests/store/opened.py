@@ -10,6 +10,7 @@ from dragoman.database_location import MEMORY
 from dragoman.store import Tables, open_tables
 from dragoman.store.connection import Connection
 from dragoman.store.recent_turn_owners import RecentTurnOwners
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.responses import Item, StoredResponse
 from dragoman.store.sqlite import SQLiteConnection
 from tests.engines import databases
@@ -40,6 +41,14 @@ def opened(path: Path | str = MEMORY, days: float = 30, clock: Clock | None = No
         yield store
     finally:
         store.close()
+
+
+def opened_records(place: Path | str = MEMORY, *, read_only: bool = False) -> RecordTables:
+    """The tables of records of a file, or of the database that stands for it."""
+    on_postgres = databases()
+    if on_postgres is None:
+        return open_record_tables(str(place), read_only=read_only)
+    return RecordTables(on_postgres.connect(str(place)))
 
 
 def sqlite(db: Connection) -> SQLiteConnection:

@@ -15,11 +15,14 @@ from dragoman.store.errors import StoreError
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.records.filled import fill, speak
 from tests.records.invented import entry
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture
 def tables() -> Iterator[RecordTables]:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         rows = [(entry(number, key="alice"), AssignedThread(1, 1 + number % 2)) for number in range(10)]
         rows += [(entry(number, key="bob"), AssignedThread(2, 3)) for number in range(5)]
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2)])
@@ -76,8 +79,8 @@ def test_a_session_goes_with_its_threads_and_nobody_refers_to_it_any_more(tables
     assert tables.connection.rows("SELECT origin, link FROM sessions") == [(0, "")]
     assert tables.connection.rows("SELECT parent FROM threads") == [(0,)]
     assert [count(tables, table) for table in ("thread_sums", "thread_totals", "session_totals")] == [3, 3, 2]
-    forgotten = "SELECT thread FROM thread_totals WHERE is_forgotten UNION ALL SELECT -session FROM session_totals"
-    assert tables.connection.rows(f"{forgotten} WHERE is_forgotten") == [(1,), (2,), (-1,)]
+    forgotten = "SELECT thread FROM thread_totals WHERE is_forgotten = 1 UNION ALL SELECT -session FROM session_totals"
+    assert tables.connection.rows(f"{forgotten} WHERE is_forgotten = 1") == [(1,), (2,), (-1,)]
     Erasure(tables.connection, at_once=1).remove_sessions([2, 77])
     assert [count(tables, table) for table in ("sessions", "threads", "tips")] == [0, 0, 0]
 
@@ -97,6 +100,7 @@ def test_a_file_that_others_read_is_not_wiped_yet(tmp_path: Path) -> None:
         assert (tmp_path / "state.db-wal").stat().st_size == 0
 
 
+@pytest.mark.sqlite_only
 def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
     tables.connection.change("DROP TABLE tips")
     forgetting = Erasure(tables.connection)

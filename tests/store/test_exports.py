@@ -9,15 +9,17 @@ import pytest
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.errors import StoreError
 from dragoman.store.record_queries import Exports
-from dragoman.store.record_tables import open_record_tables
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import NOON, entry
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 EVER = 1 << 60
 
 
 def test_rows_are_told_in_the_order_of_their_times_however_many_are_read_at_once() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         entries = some_entries(1, 200)
         # Some at the very same moment.
         fill(tables, [*entries, *((entry(1000 + number), AssignedThread()) for number in range(50))])
@@ -30,13 +32,13 @@ def test_rows_are_told_in_the_order_of_their_times_however_many_are_read_at_once
 
 
 def test_edges_are_those_that_were_asked_for() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(entry(number, time=NOON + number), AssignedThread()) for number in range(5)])
         assert list(Exports(tables.connection).rows(("time",), NOON + 1, NOON + 3)) == [(NOON + 1,), (NOON + 2,)]
 
 
 def test_what_is_written_meanwhile_is_not_told() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(entry(number, time=NOON + number), AssignedThread()) for number in range(4)])
         rows = Exports(tables.connection, at_once=2).rows(("id",), 0, EVER)
         next(rows)
@@ -45,15 +47,16 @@ def test_what_is_written_meanwhile_is_not_told() -> None:
 
 
 def test_names_of_sessions_and_threads_are_told_as_far_as_they_are_known() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(entry(1), AssignedThread(1, 2)), (entry(2), AssignedThread()), (entry(3), AssignedThread(8, 9))])
         speak(tables, [(1, "alice", "first")], [(2, 1)])
         found = list(Exports(tables.connection).rows(("session_name", "thread_name", "thread_class"), 0, EVER))
     assert found == [("first", "thread-2", "main"), (None, None, None), (None, None, None)]
 
 
+@pytest.mark.sqlite_only
 def test_a_page_is_found_by_the_index_on_time() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         plan = tables.connection.rows(
             "EXPLAIN QUERY PLAN SELECT id FROM records r"
             " WHERE (r.time, r.number) > (1, 2) AND r.time < 9 ORDER BY r.time, r.number LIMIT 5"
@@ -62,8 +65,9 @@ def test_a_page_is_found_by_the_index_on_time() -> None:
     assert "B-TREE" not in str(plan)
 
 
+@pytest.mark.sqlite_only
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         tables.connection.change("DROP TABLE records")
         with pytest.raises(StoreError, match="records"):
             list(Exports(tables.connection).rows(("id",), 0, 1))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dragoman.store.record_tables import open_record_tables
+import pytest
+
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def test_a_mark_moves_from_where_it_was_alone() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         marks = tables.offsets
         assert marks.applied("a") == 0
         assert marks.move("a", 0, 10, 1)
@@ -21,7 +25,7 @@ def test_a_mark_moves_from_where_it_was_alone() -> None:
 
 
 def test_one_that_was_removed_is_moved_by_nobody() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         marks = tables.offsets
         marks.move("a", 0, 10)
         marks.remove("a")

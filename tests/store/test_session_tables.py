@@ -9,13 +9,15 @@ import pytest
 
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations.sqlite import MEASURES
-from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_tables import MAX_THREADS_PER_DIGEST, SessionRow, SessionTables, StoredThread
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture(name="speakers")
 def _speakers() -> Iterator[SessionTables]:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         yield tables.sessions
 
 
@@ -52,14 +54,14 @@ def test_listed_sessions_are_widened(speakers: SessionTables) -> None:
 
 
 def test_a_name_is_there_once_for_a_key() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         tables.sessions.add_sessions([session()])
         with pytest.raises(StoreError), tables.transaction():
             tables.sessions.add_sessions([session(2)])
 
 
 def test_numbers_are_never_given_again() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         assert tables.sessions.numbers() == (0, 0)
         tables.sessions.add_sessions([session(3)])
         tables.sessions.add_threads([thread(7, of=3)])
@@ -123,9 +125,10 @@ def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
     assert sum(speakers.remove_heads(5, 4) for _ in range(3)) == 1
 
 
+@pytest.mark.sqlite_only
 def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None:
     """As the step made them while it was written."""
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         tables.connection.change("DROP TABLE tips")
         tables.connection.change(
             "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"

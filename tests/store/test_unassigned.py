@@ -8,16 +8,19 @@ from contextlib import closing
 import pytest
 
 from dragoman.records.thread_assignment import NOWHERE
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.store.unassigned import RowScope
 from tests.records.invented import NOON, entry, row_of
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 SECOND = 1_000_000
 
 
 @pytest.fixture
 def tables() -> Iterator[RecordTables]:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         keys = ("alice", "bob", "alice")
         rows = [row_of(entry(at, key=key, time=NOON + at * SECOND), NOWHERE) for at, key in enumerate(keys)]
         assert tables.records.add(rows) == 1

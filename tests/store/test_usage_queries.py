@@ -15,17 +15,20 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.erasure import Erasure
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations.sqlite import MEASURES
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQueries, split_spans
 from tests.records.filled import DAY, fill, some_entries, speak
 from tests.records.invented import NOON
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 FIRST = NOON // 900_000_000
 
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[RecordTables]:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for seed in range(3):
@@ -84,7 +87,7 @@ def speakers() -> Iterator[RecordTables]:
     threads = [(number, 1 + number // 2 if number % 5 else 1 + number // 3) for number in range(1, 121)]
     sessions = sorted({session for _, session in threads})
     begins = {number: NOON + dice.randrange(60 * DAY) for number, _ in threads}
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         speak(tables, [(number, "alice", f"session-{number}") for number in sessions], threads)
         for seed in range(2):
             for number, session in threads:
@@ -188,12 +191,13 @@ def test_sessions_come_with_what_their_threads_came_to(tables: RecordTables) -> 
 
 
 def test_where_nothing_was_written_there_is_no_first_quarter() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         assert UsageQueries(tables.connection).first() is None
 
 
+@pytest.mark.sqlite_only
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         tables.connection.change("DROP TABLE thread_sums")
         with pytest.raises(StoreError, match="thread_sums"):
             UsageQueries(tables.connection).by_thread(0, 1)

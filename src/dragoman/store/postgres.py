@@ -157,6 +157,8 @@ class PostgresConnection:
         self._is_closed = False
         self._connected_at = 0.0
         self._cursors = count(1)
+        # Statements that add rows, which have the types of the columns.
+        self._statements: dict[AppendTable, str] = {}
 
     @property
     def in_transaction(self) -> bool:
@@ -172,15 +174,29 @@ class PostgresConnection:
         self._within(lambda driver: _cursor(driver).executemany(numbered(statement), rows))
 
     def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
-        columns = ", ".join((*table.own, *table.shared))
-        optional = table.own.index(table.optional)
+        # Not by COPY: the server never takes back what a client that stops in the middle of one has locked.
+        if rows:
+            columns = [list(column) for column in zip(*((*own, *shared) for own, shared in rows), strict=True)]
+            optional = table.own.index(table.optional)
+            columns[optional] = [value or None for value in columns[optional]]
+            self.change(self._appending(table), columns)
 
-        def copy(driver: psycopg.Connection[Row]) -> None:
-            with driver.cursor().copy(f"COPY {table.name} ({columns}) FROM STDIN".encode()) as lines:
-                for own, shared in rows:
-                    lines.write_row((*own[:optional], own[optional] or None, *own[optional + 1 :], *shared))
-
-        self._within(copy)
+    def _appending(self, table: AppendTable) -> str:
+        """The statement that adds rows of which each column is given as an array."""
+        statement = self._statements.get(table)
+        if statement is None:
+            names = (*table.own, *table.shared)
+            kinds = dict(
+                self.rows(
+                    "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
+                    " WHERE a.attrelid = CAST(? AS regclass) AND a.attnum > 0",
+                    (table.name,),
+                )
+            )
+            arrays = ", ".join(f"CAST(? AS {kinds[name]}[])" for name in names)
+            statement = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({arrays})"
+            self._statements[table] = statement
+        return statement
 
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchone())
@@ -188,7 +204,7 @@ class PostgresConnection:
     def rows(self, statement: str, values: Values = (), /) -> list[Any]:
         if self.must_end is not None and self.must_end():
             raise StoreInterrupted("interrupted")
-        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchall())
+        return self._within(lambda driver: _rows_of(_cursor(driver).execute(numbered(statement), values)))
 
     def number(self, statement: str, values: Values = (), /) -> int:
         return int(self.rows(statement, values)[0][0])
@@ -469,3 +485,8 @@ def _cursor(driver: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:
     cursor = psycopg.RawCursor(driver)
     cursor.format = Format.BINARY
     return cursor
+
+
+def _rows_of(cursor: psycopg.RawCursor[Row]) -> list[Row]:
+    """All rows; none of a statement that gives no rows, as with SQLite."""
+    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
