@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from dragoman.model.losses import Strict
 from dragoman.prices.classes import BILLED_BY_REQUESTED_TIER
@@ -23,11 +24,14 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     model: str
     strict: Strict
     stored_here: bool = False
+    # The key for health, prices and affinities, and the model's name as responses and logs may show it; they follow
+    # from the rest.
+    id: str = ""
+    printable_model: str = ""
 
-    @cached_property
-    def id(self) -> str:
-        """The key for health, prices and affinities."""
-        return f"{self.provider.name}/{self.model}"
+    def __post_init__(self) -> None:
+        force_setattr(self, "id", f"{self.provider.name}/{self.model}")
+        force_setattr(self, "printable_model", printable_model_name(self.model))
 
     @cached_property
     def codec(self) -> Codec:
@@ -61,11 +65,6 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     def bills_requested_tier(self) -> bool:
         """Whether a response is billed by the requested tier, whatever tier it reports."""
         return self.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER
-
-    @cached_property
-    def printable_model(self) -> str:
-        """The model's name as answers and logs may show it."""
-        return printable_model_name(self.model)
 
     @cached_property
     def capabilities(self) -> Capabilities:

@@ -103,7 +103,7 @@ class RetryState(Struct, eq=False):
             self._lead, self._others = targets[0], ()
         if route is None:
             return
-        if route.plain and (route.retries or route.first_byte is not None or route.fallback_on_refusal):
+        if (route.retries or route.first_byte is not None or route.fallback_on_refusal) and route.plain:
             self._retries, self.first_byte, self.may_retry = route.retries, route.first_byte, route.retries > 0
             self._fallback_on_refusal = route.fallback_on_refusal
         if plan is None and self._later is None:

@@ -90,32 +90,29 @@ class ExchangeStorage:
     """The memory of one exchange. `writer` is set if the response is stored: by `begin`, or by the exchange that left
     it."""
 
-    # Most requests have no lookups and store nothing.
-    _turns: TurnLookup | None = None
-    _references: References | None = None
-    _resolved: ResolvedRequest | None = None
-    _task: Task | None = None
-    # The response ID if it is made here, and the holder of the conversation's lease, for every target.
-    _response_id = ""
-    # Lets others have the conversation that was reserved.
-    _release: Callable[[], None] | None = None
-    # Gives the room back that was reserved for its input, once that is stored.
-    _give_back: Callable[[], None] | None = None
-    # Whether this belongs to a background response.
-    _is_detached = False
-    # The writer for all targets; `writer` is it while the present response is stored.
-    _shared_writer: ResponseWriter | None = None
-    writer: ResponseWriter | None = None
-    # Whether a response could not be stored in time.
-    gave_up = False
-    # Whether there is anything to end.
-    is_begun = False
-
     def __init__(self, runtime: Runtime, api_path: ApiPath, key: str = "") -> None:
         self._runtime = runtime
         self._api_path = api_path
         # The name of the gateway key.
         self._key = key
+        # Most requests have no lookups and store nothing.
+        self._turns: TurnLookup | None = None
+        self._references: References | None = None
+        self._resolved: ResolvedRequest | None = None
+        self._task: Task | None = None
+        # The response ID if it is made here, and the holder of the conversation's lease, for every target.
+        self._response_id = ""
+        # Lets others have the conversation that was reserved.
+        self._release: Callable[[], None] | None = None
+        # Gives the room back that was reserved for its input, once that is stored.
+        self._give_back: Callable[[], None] | None = None
+        # Whether this belongs to a background response.
+        self._is_detached = False
+        # The writer for all targets; `writer` is it while the present response is stored.
+        self._shared_writer: ResponseWriter | None = None
+        self.writer: ResponseWriter | None = None
+        # Whether a response could not be stored in time, and whether there is anything to end.
+        self.gave_up = self.is_begun = False
 
     @cached_property
     def _expedite(self) -> Expedite:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -108,13 +107,14 @@ _NO_FUNCTION = _Function()
 class ChatGlance(Struct):
     """The outline of a Chat request; messages are parsed on first use."""
 
-    protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
     _messages: Sequence[_Message] | None = None
     # Whether a message is in no form of the protocol.
     _is_odd: bool = False
+    # A member of a class is slow to find.
+    protocol: str = NAME
 
     def _read(self) -> Sequence[_Message]:
         if self._messages is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -122,13 +121,14 @@ _NOTHING: Turn = (INSTRUCTION, "", "", ())
 class ResponsesGlance(Struct):
     """The outline of a Responses request; input items are parsed on first use."""
 
-    protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
     _items: Sequence[_Item] | None = None
     # Whether an item is in no form of the protocol.
     _is_odd: bool = False
+    # A member of a class is slow to find.
+    protocol: str = NAME
 
     def _read(self) -> Sequence[_Item]:
         if self._items is None:
