@@ -138,14 +138,20 @@ class UnassignedRows:
 
     def _change(self, statement: str, numbers: Sequence[int]) -> None:
         """Run a statement that gives no rows, with numbers in place of `{}`."""
-        for _ in self._in(statement, numbers):
-            raise AssertionError(statement)
+        for part, some in _parts(statement, numbers):
+            self._db.change(part, some)
 
     def _in(self, statement: str, numbers: Sequence[int]) -> Iterator[Any]:
         """The rows of a statement with numbers in place of `{}`, some of them at a time."""
-        for at in range(0, len(numbers), _AT_ONCE):
-            some = numbers[at : at + _AT_ONCE]
-            yield from self._db.rows(statement.format(", ".join("?" * len(some))), some)
+        for part, some in _parts(statement, numbers):
+            yield from self._db.rows(part, some)
+
+
+def _parts(statement: str, numbers: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+    """A statement with numbers in place of `{}`, some of them at a time, and these."""
+    for at in range(0, len(numbers), _AT_ONCE):
+        some = numbers[at : at + _AT_ONCE]
+        yield statement.format(", ".join("?" * len(some))), some
 
 
 def _where(scope: RowScope) -> tuple[str, tuple[object, ...]]:
