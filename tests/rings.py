@@ -6,8 +6,9 @@
 | `socket` | besides: sockets of 127.0.0.1, threads, short real waits; a gateway in this process | `make test` |
 | `process` | besides: other processes: real gateways, clients, package tools | `make test` |
 
-The table is `rings.toml`. A `pure` test that opens a network socket, starts a process or a thread, or sleeps fails;
-a `socket` test that starts a process fails. An audit hook of the interpreter sees sockets and processes, whoever
+The table is `rings.toml`. A parameter of a test may have a later ring than its file, by the mark of its name. A `pure`
+test that opens a network socket, starts a process or a thread, or sleeps fails; a `socket` test that starts a process
+fails. An audit hook of the interpreter sees sockets and processes, whoever
 imported what before. It does not see threads and sleeps on Python 3.11: these functions are wrapped.
 """
 

@@ -284,8 +284,8 @@ def test_one_that_writes_sees_what_was_committed_while_it_waited(database: str) 
             assert _values(db) == [1, 2]
 
 
-def test_the_session_of_the_server_keeps_nothing(database: str) -> None:
-    """A pooler in transaction mode gives the next transaction another session (pitfall 751)."""
+def test_pitfall_751_the_session_of_the_server_keeps_nothing(database: str) -> None:
+    """A pooler in transaction mode gives the next transaction another session."""
     with _with_table(database) as db:
         _add(db, 1)
         for _ in range(20):
@@ -361,8 +361,8 @@ def test_a_connection_is_renewed_so_that_an_old_server_is_left(database: str, mo
 # A server that is away
 
 
-def test_a_server_that_was_stopped_ends_the_statement_and_answers_again_later() -> None:
-    """The driver would wait for ever (pitfall 749)."""
+def test_pitfall_749_a_server_that_was_stopped_ends_the_statement_and_answers_again_later() -> None:
+    """The driver would wait for ever."""
     with postgres_server() as server, _with_table(server.address()) as db:
         db.timeout = 0.2
         with server.stopped():
@@ -456,8 +456,8 @@ def _answers(db: Connection) -> bool:
         return False
 
 
-def test_a_server_that_only_reads_is_left_for_one_that_writes() -> None:
-    """An old primary answers reads for days (pitfall 748)."""
+def test_pitfall_748_a_server_that_only_reads_is_left_for_one_that_writes() -> None:
+    """An old primary answers reads for days."""
     with postgres_server() as server, _with_table(server.address()) as db, _connected(server.address()) as admin:
         _add(db, 1)
         server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
@@ -518,8 +518,8 @@ def _shown(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize("special", _SPECIAL)
-def test_a_password_that_is_not_encoded_is_shown_nowhere(special: str) -> None:
-    """The address cannot always be told from its password then (pitfall 754)."""
+def test_pitfall_754_a_password_that_is_not_encoded_is_shown_nowhere(special: str) -> None:
+    """The address cannot always be told from its password then."""
     password = _CANARY.format(special)
     for text in (f"postgresql://me:{password}@127.0.0.1:9/state", f"host=127.0.0.1 port=9 password={password}"):
         shown = ""
@@ -541,7 +541,7 @@ def faulty() -> Iterator[PostgresServer]:
 
 
 @pytest.mark.parametrize("special", _SPECIAL)
-def test_a_password_is_shown_by_no_fault(special: str, faulty: PostgresServer) -> None:
+def test_pitfall_754_a_password_is_shown_by_no_error(special: str, faulty: PostgresServer) -> None:
     password = _CANARY.format(special).replace("\\", "\\\\").replace("'", "\\'")
     address = f"{faulty.address()} password='{password}'"
     with _connected(address) as db, _connected(address.replace("dbname=postgres", "dbname=nowhere")) as nowhere:
@@ -556,3 +556,35 @@ def test_a_password_is_shown_by_no_fault(special: str, faulty: PostgresServer) -
                 fault()
             assert raised.value.__context__ is None
             assert "canary" not in _shown(raised.value)
+
+
+def test_pitfall_754_a_password_is_shown_by_no_fault_of_the_server() -> None:
+    password = _CANARY.format(_SPECIAL)
+    quoted = password.replace("\\", "\\\\").replace("'", "\\'")
+    with postgres_server("max_connections=4", "superuser_reserved_connections=0") as server, ExitStack() as opened:
+        address = f"{server.address()} password='{quoted}'"
+        db = opened.enter_context(_with_table(address))
+        shown: list[str] = []
+
+        def fail() -> None:
+            with pytest.raises(StoreError) as raised, Transaction(db):
+                _add(db, 1)
+            assert raised.value.__context__ is None
+            shown.append(_shown(raised.value))
+
+        db.timeout = 0.2
+        with server.stopped():
+            fail()
+            fail()
+        db.timeout = LIMIT
+        server.kill()
+        fail()
+        server.start("default_transaction_read_only=on")
+        fail()
+        server.stop()
+        server.start()
+        for other in [opened.enter_context(_connected(address)) for _ in range(4)]:
+            other.begin()
+        fail()
+        assert len(shown) == 5
+        assert "canary" not in "".join(shown)
