@@ -40,6 +40,7 @@ _SETTINGS = (
     "shared_buffers=16MB",
     "max_connections=30",
     "deadlock_timeout=10ms",
+    "log_checkpoints=off",
 )
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
+from tests.store.opened import opened_records
 
 
 class Filling:
@@ -91,7 +92,7 @@ class Filling:
 @contextmanager
 def filling(path: Path) -> Iterator[Filling]:
     """Open a file to fill it."""
-    tables = open_record_tables(str(path))
+    tables = opened_records(path)
     try:
         yield Filling(tables)
     finally:

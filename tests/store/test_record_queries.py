@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from dragoman.store.errors import StoreError
 from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
-from dragoman.store.record_tables import open_record_tables
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 from tests.store.explained import explained
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 SECOND = 1_000_000
 ALL = RecordFilter()
@@ -35,7 +37,7 @@ def questions(tmp_path: Path) -> Iterator[RecordQueries]:
         file.exchanges([entry(4, time=NOON + 4 * SECOND, key="bob", model="small")], 7, 70)
         file.exchanges([entry(5, time=NOON + 5 * SECOND, outcome="failed", status=502)], 7, 71)
         file.exchanges([replace(entry(6, time=NOON), provider_request_id="theirs", response_id="msg_1")], 8, 80)
-    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    tables = opened_records(tmp_path / "state.db", read_only=True)
     yield RecordQueries(tables.connection)
     tables.close()
 
@@ -103,7 +105,7 @@ def test_a_row_has_all_that_an_entry_says(questions: RecordQueries) -> None:
 def test_nothing_is_found_in_an_empty_file_and_an_error_is_one_of_the_store(tmp_path: Path) -> None:
     with filling(tmp_path / "state.db"):
         pass
-    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    tables = opened_records(tmp_path / "state.db", read_only=True)
     questions = RecordQueries(tables.connection)
     assert (questions.newest(), questions.latest(ALL, 5), questions.anywhere("x", 5)) == (0, [], [])
     tables.close()
@@ -123,7 +125,7 @@ def test_pages_have_each_row_once(questions: RecordQueries) -> None:
 
 @pytest.mark.parametrize("wanted", [*LISTS.values(), RecordFilter(session=7), RecordFilter(session=7, thread=71)])
 def test_a_scope_is_a_condition_of_every_query(tmp_path: Path, questions: RecordQueries, wanted: RecordFilter) -> None:
-    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    tables = opened_records(tmp_path / "state.db", read_only=True)
     bob = RecordQueries(tables.connection, KeyScope("bob"))
     try:
         for rows in (bob.latest(wanted, 50), bob.after(0, wanted, 50)):
@@ -133,7 +135,7 @@ def test_a_scope_is_a_condition_of_every_query(tmp_path: Path, questions: Record
 
 
 def test_an_id_outside_of_a_scope_is_found_by_none_of_its_names(tmp_path: Path, questions: RecordQueries) -> None:
-    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    tables = opened_records(tmp_path / "state.db", read_only=True)
     bob, nobody = (RecordQueries(tables.connection, KeyScope(key)) for key in ("bob", "nobody"))
     name = f"req_{6:024d}"
     try:
@@ -146,6 +148,7 @@ def test_an_id_outside_of_a_scope_is_found_by_none_of_its_names(tmp_path: Path, 
         tables.close()
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("wanted", LISTS.values(), ids=list(LISTS))
 def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: RecordFilter) -> None:
     with filling(tmp_path / "state.db"):

@@ -10,11 +10,13 @@ import pytest
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
-from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 from tests.store.explained import explained
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -40,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def questions(path: Path) -> Iterator[SessionQueries]:
-    tables = open_record_tables(str(path), read_only=True)
+    tables = opened_records(path, read_only=True)
     yield SessionQueries(tables.connection)
     tables.close()
 
@@ -68,7 +70,7 @@ def test_pages_have_each_session_once(questions: SessionQueries) -> None:
 
 
 def test_a_scope_is_a_condition_of_every_query_of_sessions(path: Path) -> None:
-    tables = open_record_tables(str(path), read_only=True)
+    tables = opened_records(path, read_only=True)
     try:
         for key, numbers in (("bob", [3]), ("nobody", [])):
             questions = SessionQueries(tables.connection, KeyScope(key))
@@ -162,7 +164,7 @@ def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: P
         # They go round and round.
         file.session(7, "round", started=NOON, last=NOON, origin=8, link="subagent")
         file.session(8, "and round", started=NOON, last=NOON, origin=7, link="subagent")
-    tables = open_record_tables(str(path), read_only=True)
+    tables = opened_records(path, read_only=True)
     questions = SessionQueries(tables.connection)
     found = questions.below([1, 2, 7])
     assert {number: [row.id for row in rows] for number, rows in found.items()} == {1: [5, 6], 7: [8]}
@@ -170,6 +172,7 @@ def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: P
     tables.close()
 
 
+@pytest.mark.sqlite_only
 def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     db = explained(path)
     questions = SessionQueries(db)
