@@ -263,7 +263,7 @@ def translate_response(
         check_strict(ledger, strict)
     return TranslatedResponse(
         body=written,
-        losses=loss_lines(ledger.losses),
+        losses=loss_lines(ledger.losses) if ledger.entries else (),
         status=status,
         resume=resume,
         usage=response.usage,

@@ -115,19 +115,21 @@ class Paragraphs:
         return apart
 
 
-class ResponseText:
+class ResponseText(Paragraphs):
     """The text of an answer with its citations, which count code points of the whole."""
 
+    __slots__ = ("_length", "_pieces", "annotations")
+
     def __init__(self) -> None:
+        # `super` would take as long as a second object.
+        Paragraphs.__init__(self)
         self._pieces: list[str] = []
         self._length = 0
-        self._paragraphs = Paragraphs()
-        self.interrupt = self._paragraphs.interrupt
         self.annotations: JsonList = []
 
     def add(self, part: Text, index: int, ledger: Ledger) -> None:
         if part.text:
-            if self._paragraphs.separates(part.id):
+            if self.separates(part.id):
                 self._pieces.append("\n\n")
                 self._length += 2
             self._pieces.append(part.text)
