@@ -21,7 +21,7 @@ class PostgresDatabase(Struct, frozen=True, kw_only=True):
     name: str
     # The path that this machine's journals are beside.
     path: str
-    # Seconds for which ingested journals are kept, since a failover may take their rows.
+    # Seconds for which ingested journals are retained, since a failover may take their rows.
     journal_keep: float = 3600.0
 
     def __str__(self) -> str:
@@ -47,3 +47,8 @@ def database_exists(location: DatabaseLocation) -> bool:
 def path_of(location: DatabaseLocation) -> str:
     """The path of the file, or of what is beside it on this machine."""
     return location if isinstance(location, str) else location.path
+
+
+def journal_keep_of(location: DatabaseLocation) -> float:
+    """Seconds for which ingested journals are retained: a file loses nothing that it has."""
+    return 0.0 if isinstance(location, str) else location.journal_keep

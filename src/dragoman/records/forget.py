@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError, UsageError
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.records.deferred_assignment import assign_all
 from dragoman.records.journal_directory import begun, directory_of, journals_in, request_rotation
-from dragoman.records.journal_ingest import ingest_all
+from dragoman.records.journal_ingest import Ingester, ingest_all
 from dragoman.store.connection import Connection
 from dragoman.store.erasure import Erasure, ErasureCount
 from dragoman.store.identities import Identities
@@ -24,6 +24,8 @@ from dragoman.store.stored_erasure import StoredCount
 # Seconds to wait for workers with a journal, and for readers; and the interval of checks.
 TIMEOUT = 15.0
 _POLL_INTERVAL, _LOCK_TIMEOUT = 0.1, 5.0
+# A time in microseconds after every other.
+_EVER = (1 << 63) - 1
 
 
 class ErasureScope(Struct, frozen=True, kw_only=True):
@@ -93,6 +95,8 @@ def forget(
     remaining = _remove_journals(database, clock, timeout, pause)
     tables = open_record_tables(database, timeout=lock_timeout)
     try:
+        # They have what is to be erased, and are in the tables.
+        Ingester(tables, directory_of(database)).remove_retained(_EVER)
         # Unassigned rows would belong to its sessions, and refer to its histories.
         assign_all(tables, scope.key, scope.session)
         rows = _remove_rows(tables, scope, report_progress)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.database_location import DatabaseLocation, database_exists
+from dragoman.database_location import DatabaseLocation, database_exists, journal_keep_of
 from dragoman.errors import ConfigError
 from dragoman.records.deferred_assignment import STEP_ROWS, DeferredAssigner
 from dragoman.records.journal import Journal
@@ -38,6 +38,8 @@ _BETWEEN, _STEPS = 0.02, 20
 # Maximum rows since its last step for which it counts as idle, and assigns sessions.
 _IDLE_ROWS = 10
 _DAY = 86_400_000_000
+# Seconds between two comparisons of offsets with retained journals.
+_COMPARE_EVERY = 10.0
 # Days for which the ends of histories are known, unless rows expire earlier: a later continuation is a new thread.
 _HEAD_DAYS = 90.0
 
@@ -85,6 +87,9 @@ class IngestThread:
     ) -> None:
         self._database = database
         self._directory = directory_of(database)
+        self._journal_keep = journal_keep_of(database)
+        # When offsets are compared with retained journals the next time.
+        self._compares = 0.0
         self._journal = journal
         self._days = days
         self._tend = tend
@@ -167,6 +172,8 @@ class IngestThread:
         """Move what there is; give how long to wait for the next time."""
         try:
             self._maintain_journal()
+            if self._journal_keep:
+                self._compare()
             before = self.rows
             # Those who ask while entries are moved have the next turn, since theirs may not be among them.
             requests = len(self._requests)
@@ -205,6 +212,20 @@ class IngestThread:
             self._tend(True)
         elif journal.problem:
             self._tend(False)
+
+    def _compare(self) -> None:
+        """See whether the database has lost what it had, as after a failover; then it gets that again."""
+        now = time.monotonic()
+        if now < self._compares:
+            return
+        ingester = self._opened()
+        restored = ingester.restore_retained()
+        if restored:
+            self._log("warn", f"the database has lost records: {restored} journals are ingested again")
+        ingester.remove_retained(self._clock() // 1000)
+        # The present journal is looked at even if it has not grown.
+        self._applied = (None, 0)
+        self._compares = now + _COMPARE_EVERY
 
     def _move(self) -> None:
         journal = self._journal
@@ -309,7 +330,9 @@ class IngestThread:
     def _opened(self) -> Ingester:
         if self._ingester is None:
             self._tables = open_record_tables(self._database, timeout=_LOCK_TIMEOUT)
-            self._ingester = Ingester(self._tables, self._directory, self._on_ingested, self._notified_offsets)
+            self._ingester = Ingester(
+                self._tables, self._directory, self._on_ingested, self._notified_offsets, self._journal_keep
+            )
             self._ingester.remove_offsets(self._clock() // 1000)
         self._ingester.on_ingested = self._on_ingested
         return self._ingester

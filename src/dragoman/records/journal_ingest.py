@@ -1,7 +1,7 @@
 """Journal ingest: moves journals into the tables exactly once, in any process (decision 32). Each segment is one
 transaction, which also moves the journal's offset. A journal whose lock is free has no worker any more: after all its
 lines, exchanges opened in it and not settled have crashed, unless another journal continues it; then the file is
-removed, and its offset after that."""
+removed, and its offset after that. If the database may lose what it has (decision 47), the file is retained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.database_location import DatabaseLocation, is_persistent
+from dragoman.database_location import DatabaseLocation, is_persistent, journal_keep_of
 from dragoman.records.journal_directory import begun, directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
@@ -26,6 +26,7 @@ from dragoman.records.journal_reader import (
     read_segment,
 )
 from dragoman.records.line_parts import LineParts
+from dragoman.records.retained_journals import RetainedJournals
 from dragoman.records.rows import Batch, EntryParts
 from dragoman.records.sanitize import sanitize_entry
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
@@ -56,11 +57,12 @@ def ingest_all(database: DatabaseLocation, *, now: int) -> Ingested:
     if not is_persistent(database):
         return Ingested()
     directory = directory_of(database)
-    if not journals_in(directory) and not is_outdated(database):
+    if not journals_in(directory) and not RetainedJournals(directory).all() and not is_outdated(database):
         return Ingested()
     tables = open_record_tables(database)
     try:
-        ingester = Ingester(tables, directory)
+        ingester = Ingester(tables, directory, keep=journal_keep_of(database))
+        ingester.restore_retained()
         ingester.ingest_orphans(now)
         # Only entries from before the request: others may be written all the time.
         for journal in journals_in(directory):
@@ -73,7 +75,7 @@ def ingest_all(database: DatabaseLocation, *, now: int) -> Ingested:
 class Ingester:
     """Moves a folder's journals into tables. `on_ingested` gets ingested entries once they are on the disk: of all
     journals of this worker, also if a command ingested them meanwhile. `heard` has the offsets by journal name, and
-    outlives this object."""
+    outlives this object. Ingested journals are retained for `keep` seconds, if that is not 0."""
 
     def __init__(
         self,
@@ -81,11 +83,14 @@ class Ingester:
         directory: Path,
         on_ingested: OnIngested | None = None,
         notified_offsets: dict[str, int] | None = None,
+        keep: float = 0.0,
     ) -> None:
         self.tables = tables
         self._directory = directory
         self.on_ingested = on_ingested
         self._notified_offsets = {} if notified_offsets is None else notified_offsets
+        self._keep = keep
+        self._retained_journals = RetainedJournals(directory)
         self._is_careful = False
         self._line_parts = LineParts()
         self.rows = 0
@@ -144,10 +149,27 @@ class Ingester:
         with self.tables.reading():
             offsets = self.tables.offsets.all()
         before = now - _MAY_COME_BACK
-        gone = [name for name in offsets if begun(name) < before and not (self._directory / name).exists()]
-        if gone:
+        there = {journal.name for journal in (*journals_in(self._directory), *self._retained_journals.all())}
+        gone = [name for name in offsets if begun(name) < before and name not in there]
+        self._forget(gone)
+
+    def restore_retained(self) -> int:
+        """Have retained journals ingested again that the database has lost, as after a failover; give their number."""
+        if not self._retained_journals.all():
+            return 0
+        with self.tables.reading():
+            offsets = self.tables.offsets.all()
+        return self._retained_journals.restore(offsets)
+
+    def remove_retained(self, now: int) -> None:
+        """Remove journals that were retained for as long as needed, at a time in microseconds."""
+        self._forget(self._retained_journals.remove_before(now - int(self._keep * 1e6)))
+
+    def _forget(self, names: Sequence[str]) -> None:
+        """Remove the offsets of journals whose files are gone."""
+        if names:
             with self.tables.transaction():
-                for name in gone:
+                for name in names:
                     self.tables.offsets.remove(name)
 
     def _ingest(
@@ -259,17 +281,19 @@ class Ingester:
             rows = [] if self._goes_on(journal) else _crashed(descriptor, contents.open_entries, now)
             if not self._write(journal, [JournalSegment(applied, size + 1, rows)]):
                 return False
-        journal.unlink(missing_ok=True)
         self._notified_offsets.pop(journal.name, None)
-        with self.tables.transaction():
-            self.tables.offsets.remove(journal.name)
+        if self._keep:
+            self._retained_journals.retain(journal)
+        else:
+            journal.unlink(missing_ok=True)
+            self._forget([journal.name])
         self.journals += 1
         return True
 
     def _goes_on(self, journal: Path) -> bool:
         """Whether another journal begins with the open exchanges of this one."""
         worker = _worker(journal)
-        for later in journals_in(self._directory):
+        for later in (*journals_in(self._directory), *self._retained_journals.all()):
             if later == journal or _worker(later) != worker:
                 continue
             try:

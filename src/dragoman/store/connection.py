@@ -18,12 +18,15 @@ AppendRow: TypeAlias = tuple[tuple[object, ...], tuple[object, ...]]
 
 class AppendTable(Struct, frozen=True, kw_only=True):
     """A table of many columns to which rows are added, of which consecutive ones mostly agree in the `shared` columns.
-    0 in the column `optional` is NULL."""
+    0 in the column `optional` is NULL. The column `number`, if there is one, counts the rows, and the column `time` has
+    microseconds, by whose months an engine may divide the table."""
 
     name: str
     own: tuple[str, ...]
     shared: tuple[str, ...]
     optional: str
+    number: str = ""
+    time: str = ""
 
 
 class Connection(Protocol):

@@ -51,6 +51,8 @@ _MAX_AGE = 600.0
 _OUT_OF_RANGE = "22003"
 # Seconds that a statement waits for another transaction.
 LOCK_TIMEOUT = 1.0
+# Microseconds.
+_DAY = 86_400_000_000
 # Rows that `each` reads at a time.
 _AT_ONCE = 500
 # Seconds, the driver's least.
@@ -179,7 +181,14 @@ class PostgresConnection:
             columns = [list(column) for column in zip(*((*own, *shared) for own, shared in rows), strict=True)]
             optional = table.own.index(table.optional)
             columns[optional] = [value or None for value in columns[optional]]
+            if table.time:
+                self._ensure_months(columns[table.own.index(table.time)])
             self.change(self._appending(table), columns)
+
+    def _ensure_months(self, times: Sequence[object]) -> None:
+        """Make the partitions of some times: a row without one would be refused."""
+        days = sorted({time // _DAY for time in times if isinstance(time, int)})
+        self.rows("SELECT ensure_month(day) FROM unnest(CAST(? AS bigint[])) day", ([day * _DAY for day in days],))
 
     def _appending(self, table: AppendTable) -> str:
         """The statement that adds rows of which each column is given as an array."""
@@ -194,7 +203,15 @@ class PostgresConnection:
                 )
             )
             arrays = ", ".join(f"CAST(? AS {kinds[name]}[])" for name in names)
-            statement = f"INSERT INTO {table.name} ({', '.join(names)}) SELECT * FROM unnest({arrays})"
+            listed = ", ".join(names)
+            statement = f"INSERT INTO {table.name} ({listed}) SELECT * FROM unnest({arrays})"
+            if table.number:
+                # Not by a sequence, which would leave out the numbers of transactions that were taken back.
+                statement = (
+                    f"INSERT INTO {table.name} ({table.number}, {listed}) SELECT last.number + place, {listed}"
+                    f" FROM unnest({arrays}) WITH ORDINALITY AS given ({listed}, place),"
+                    f" (SELECT coalesce(max({table.number}), 0) AS number FROM {table.name}) last"
+                )
             self._statements[table] = statement
         return statement
 

@@ -79,7 +79,7 @@ _SHARED = (
 )
 # The order of inserted columns; 0 means no `first`. A row is inserted as the values of both parts.
 ROW_COLUMNS = (*_OWN, *_SHARED)
-_TABLE = AppendTable(name="records", own=_OWN, shared=_SHARED, optional="first")
+_TABLE = AppendTable(name="records", own=_OWN, shared=_SHARED, optional="first", number="number", time="time")
 # A 15-minute bucket of totals.
 BUCKET_MICROSECONDS = 900_000_000
 # The contribution of a row to totals, in SQL; `records/rows.py` has the same in Python.

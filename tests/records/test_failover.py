@@ -1,0 +1,150 @@
+"""Records on PostgreSQL: every row is there once, also after a failover that took the latest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dragoman.database_location import PostgresDatabase
+from dragoman.records import ingest_thread as module
+from dragoman.records.ingest_thread import IngestThread
+from dragoman.records.journal import Journal
+from dragoman.records.journal_directory import directory_of
+from dragoman.records.journal_entry import OPEN
+from dragoman.store.integrity_check import IntegrityCheck
+from dragoman.store.postgres_database import connect_to, set_up
+from dragoman.store.record_tables import open_record_tables
+from tests.postgres import PostgresServer
+from tests.records.invented import entry
+from tests.waiting import LIMIT, wait_until
+
+
+class Machine:
+    """The journal of a worker, and its thread."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self.journal = Journal(directory_of(database))
+        self.log: list[str] = []
+        self.thread = IngestThread(
+            database,
+            self.journal,
+            days=36500,
+            tend=lambda rotate: None,
+            log=lambda level, words: self.log.append(f"{level}: {words}"),
+            every=0.01,
+        )
+
+
+@contextmanager
+def running(database: PostgresDatabase) -> Iterator[Machine]:
+    machine = Machine(database)
+    machine.thread.start()
+    try:
+        yield machine
+    finally:
+        machine.journal.close()
+        assert machine.thread.stop(LIMIT)
+
+
+def located(server: PostgresServer, name: str, tmp_path: Path) -> PostgresDatabase:
+    database = PostgresDatabase(address=server.address(name), name=name, path=str(tmp_path / "state.db"))
+    set_up(database)
+    return database
+
+
+def numbers(database: PostgresDatabase) -> list[int]:
+    """The sorted numbers of the entries, each a row, whose totals agree with them."""
+    with closing(open_record_tables(database, read_only=True)) as tables, tables.reading():
+        check = IntegrityCheck(tables.connection)
+        agreement = check.agreement()
+        assert (agreement.wrong, agreement.without_row) == (0, 0)
+        assert [found for found in check.mismatched_rollups() if found[1]] == []
+        assert [found for found in check.orphans() if found[1]] == []
+        rows = tables.connection.rows("SELECT number, id FROM records ORDER BY number")
+    assert [row[0] for row in rows] == [*range(1, len(rows) + 1)]
+    return sorted(int(row[1][4:]) for row in rows)
+
+
+def replace_by_copy(server: PostgresServer, name: str, copy: str) -> None:
+    """Let an earlier copy of a database answer under its name, as a promoted replica does."""
+    server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+    def renamed() -> bool:
+        try:
+            server.execute(f"ALTER DATABASE {name} RENAME TO {name}_lost")
+        except psycopg.errors.ObjectInUse:
+            # The terminated sessions have not ended yet.
+            return False
+        return True
+
+    wait_until(renamed, "the former database has another name")
+    server.execute(f"ALTER DATABASE {copy} RENAME TO {name}")
+
+
+def test_records_that_a_failover_took_are_ingested_again(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_COMPARE_EVERY", 0.0)
+    name = postgres.create()
+    database = located(postgres, name, tmp_path)
+    with running(database) as machine:
+        for number in range(1, 4):
+            machine.journal.finalize(entry(number))
+        wait_until(lambda: machine.thread.rows == 3, "three rows")
+    copy = postgres.create(template=name)
+    with running(database) as machine:
+        machine.journal.finalize(entry(4))
+        machine.journal.open(entry(5, outcome=OPEN))
+        machine.journal.rotate()
+        machine.journal.finalize(entry(6))
+        wait_until(lambda: machine.thread.rows == 2, "two more rows")
+        assert numbers(database) == [1, 2, 3, 4, 6]
+        replace_by_copy(postgres, name, copy)
+        wait_until(lambda: numbers(database) == [1, 2, 3, 4, 6], "the rows are there again")
+        machine.journal.finalize(entry(5))
+        wait_until(lambda: numbers(database) == [*range(1, 7)], "another row")
+        assert any("has lost records: 1 journals" in words for words in machine.log)
+    with running(database):
+        pass
+    assert numbers(database) == [*range(1, 7)]
+
+
+def test_two_machines_add_to_the_same_totals_at_once(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Without their lock they would wait for each other: totals are changed in another order than they are sorted."""
+    name = postgres.create()
+    one, other = (located(postgres, name, tmp_path / machine) for machine in ("one", "other"))
+    with running(one) as first, running(other) as second:
+        for number in range(200):
+            (first if number % 2 else second).journal.finalize(entry(number, key=f"key-{number * 7 % 5}"))
+        wait_until(lambda: first.thread.rows + second.thread.rows == 200, "all rows")
+        assert first.log == second.log == []
+    assert numbers(one) == [*range(200)]
+
+
+def test_an_outage_of_the_database_is_a_backlog_on_the_disk(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_INTERVAL", 0.05)
+    name = postgres.create()
+    database = located(postgres, name, tmp_path)
+    with running(database) as machine:
+        machine.journal.finalize(entry(1))
+        wait_until(lambda: machine.thread.rows == 1, "one row")
+        postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        postgres.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        for number in range(2, 50):
+            machine.journal.finalize(entry(number))
+        wait_until(lambda: bool(machine.thread.problem), "ingestion fails")
+        assert machine.thread.backlog > 0
+        postgres.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        wait_until(lambda: machine.thread.rows == 49, "the rest of the rows")
+        wait_until(lambda: not machine.thread.problem, "ingestion is right again")
+    assert numbers(database) == [*range(1, 50)]
+    with closing(connect_to(database)) as db:
+        assert db.number("SELECT count(*) FROM journals") == 1
+    assert [words.partition(":")[0] for words in machine.log] == ["warn", "info"]
