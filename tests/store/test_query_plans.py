@@ -10,51 +10,25 @@ from shutil import copyfile
 
 import pytest
 
-from dragoman.store.erasure import Erasure
-from dragoman.store.migrations.sqlite import MEASURES
-from dragoman.store.record_queries import Exports, KeyScope, RecordFilter, RecordQueries
+from dragoman.store.record_queries import KeyScope, RecordFilter
 from dragoman.store.record_tables import open_record_tables
-from dragoman.store.records import BUCKET_MICROSECONDS, Records
-from dragoman.store.responses import Responses
-from dragoman.store.session_queries import SessionQueries
-from dragoman.store.session_tables import SessionTables
-from dragoman.store.sqlite import SQLiteConnection
-from dragoman.store.unassigned import RowScope, UnassignedRows
-from dragoman.store.usage_queries import UsageQueries
+from dragoman.store.unassigned import RowScope
 from tests.store.explained import Explained, explained
+from tests.store.many_rows import FIRST, OWNER, SECOND, START, Queries, bucket_of, fill
 from tests.store.opened import sqlite
 
-_ROWS, _SECOND = 100_000, 1_000_000
-_START = 1_700_000_000 * _SECOND
-_FIRST, _END = (time // BUCKET_MICROSECONDS for time in (_START, _START + _ROWS * _SECOND))
+_ROWS = 100_000
+_END = bucket_of(_ROWS)
 # What is read from the first to the last row: results of subqueries, and single rows.
 _SMALL = {"g", "f", "n", "copies", "way", "CONSTANT"}
-_ALICE = b"alice"
-
-
-class _Queries:
-    """All queries of a file, of all keys or of one."""
-
-    def __init__(self, db: Explained, scope: KeyScope | None) -> None:
-        self.records = RecordQueries(db, scope)
-        self.sessions = SessionQueries(db, scope)
-        self.usage = UsageQueries(db, scope)
-        self.exports = Exports(db)
-        self.unassigned = UnassignedRows(db)
-        self.erasure = Erasure(db)
-        self.responses = Responses(db, lambda: 1, lambda: 2)
-        self.session_tables = SessionTables(db)
-        self.tables = Records(db)
-
-
 _BY_TIME, _BY_SESSION = "records_by_time (time>? AND time<?)", "records_by_session (session=? AND time>? AND time<?)"
 _BY_LAST = ("{0}_totals_by_last (last>? AND last<?)", "{0}_totals_by_last (last>?)")
 _OF_THREAD = "thread_sums_by_thread (thread=? AND quarter>? AND quarter<?)"
 _THREADS, _SESSIONS = ([*(index.format(of) for index in _BY_LAST), _OF_THREAD] for of in ("thread", "session"))
-_LATER = (_START + 9_000 * _SECOND, 9_000)
-_LONG, _SHORT = (_FIRST + 20, _END + 300), (_END - 10, _END)
+_LATER = (START + 9_000 * SECOND, 9_000)
+_LONG, _SHORT = (FIRST + 20, _END + 300), (_END - 10, _END)
 # Queries, and what their plans have.
-_CASES: dict[str, tuple[Callable[[_Queries], object], list[str]]] = {
+_CASES: dict[str, tuple[Callable[[Queries], object], list[str]]] = {
     "latest": (lambda q: q.records.latest(RecordFilter(), 50), [_BY_TIME]),
     "latest of a key": (lambda q: q.records.latest(RecordFilter(key="key2", errors=True, model="x*"), 50), [_BY_TIME]),
     "latest before": (lambda q: q.records.latest(RecordFilter(before=_LATER), 50), [_BY_TIME]),
@@ -63,21 +37,21 @@ _CASES: dict[str, tuple[Callable[[_Queries], object], list[str]]] = {
         lambda q: q.records.latest(RecordFilter(session=7, thread=13, before=_LATER), 50),
         [_BY_SESSION],
     ),
-    "after": (lambda q: q.records.after(_ROWS - 9, RecordFilter(since=_START), 50), ["PRIMARY KEY (rowid>?)"]),
+    "after": (lambda q: q.records.after(_ROWS - 9, RecordFilter(since=START), 50), ["PRIMARY KEY (rowid>?)"]),
     "after of a thread": (
         lambda q: q.records.after(_ROWS - 9, RecordFilter(session=7, thread=13, key="key2"), 50),
         ["PRIMARY KEY (rowid>?)"],
     ),
-    "between": (lambda q: q.records.between("req_0", _START, _START + 99 * _SECOND, 5), [_BY_TIME]),
+    "between": (lambda q: q.records.between("req_0", START, START + 99 * SECOND, 5), [_BY_TIME]),
     "export": (
-        lambda q: list(q.exports.rows(("id", "session_name"), _START + 9 * _SECOND, _START + 99 * _SECOND)),
+        lambda q: list(q.exports.rows(("id", "session_name"), START + 9 * SECOND, START + 99 * SECOND)),
         [_BY_TIME],
     ),
-    "retention": (lambda q: q.tables.remove_before(_START + 9 * _SECOND, 3), ["records_by_time (time<?)"]),
+    "retention": (lambda q: q.tables.remove_before(START + 9 * SECOND, 3), ["records_by_time (time<?)"]),
     "erased session": (lambda q: q.erasure.remove_rows_of_session(9), ["records_by_session (session=?)"]),
-    "newest sessions": (lambda q: q.sessions.newest(_START, None, 20), ["sessions_by_last (last>?)"]),
+    "newest sessions": (lambda q: q.sessions.newest(START, None, 20), ["sessions_by_last (last>?)"]),
     "newest of a key": (
-        lambda q: q.sessions.newest(_START, "key2", 20, _LATER),
+        lambda q: q.sessions.newest(START, "key2", 20, _LATER),
         ["sessions_by_last (last>? AND last<?)"],
     ),
     "sessions below": (lambda q: q.sessions.below([6, 13, 20]), ["sessions_by_origin (origin=?)"]),
@@ -88,7 +62,7 @@ _CASES: dict[str, tuple[Callable[[_Queries], object], list[str]]] = {
     "threads": (lambda q: q.sessions.threads(*range(1, 30)), ["threads_by_session (session=?)"]),
     "classes": (lambda q: q.sessions.by_class(range(1, 400)), ["threads_by_session (session=?)"]),
     "without session": (
-        lambda q: q.sessions.without_session(_FIRST + 50),
+        lambda q: q.sessions.without_session(FIRST + 50),
         ["thread_sums_by_thread (thread=? AND quarter>?)"],
     ),
     "last exchanges": (
@@ -102,9 +76,9 @@ _CASES: dict[str, tuple[Callable[[_Queries], object], list[str]]] = {
     "short, threads": (lambda q: q.usage.by_thread(*_SHORT), ["PRIMARY KEY (quarter>? AND quarter<?)"]),
     "short, sessions": (lambda q: q.usage.by_session(*_SHORT), ["PRIMARY KEY (quarter>? AND quarter<?)"]),
     "forgotten": (lambda q: q.usage.forgotten(*_LONG), _THREADS),
-    "unassigned": (lambda q: q.unassigned.newest(RowScope(since=_START), 50), []),
-    "given item": (lambda q: q.responses.item_storing_provider(_ALICE, "item 7"), ["items_given (id=? AND owner=?)"]),
-    "item": (lambda q: q.responses.item(_ALICE, "item 7"), ["items_by_id (id=? AND owner=?)"]),
+    "unassigned": (lambda q: q.unassigned.newest(RowScope(since=START), 50), []),
+    "given item": (lambda q: q.responses.item_storing_provider(OWNER, "item 7"), ["items_given (id=? AND owner=?)"]),
+    "item": (lambda q: q.responses.item(OWNER, "item 7"), ["items_by_id (id=? AND owner=?)"]),
     "latest numbers": (lambda q: q.session_tables.numbers(), []),
 }
 # Sorted by other columns than those of the index: a few rows.
@@ -120,67 +94,12 @@ def _files(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     plain, analysed = directory / "plain.db", directory / "analysed.db"
     with closing(open_record_tables(str(plain))) as tables:
         with tables.transaction():
-            _fill(sqlite(tables.connection))
+            fill(sqlite(tables.connection), _ROWS)
         assert tables.connection.wipe()
     copyfile(plain, analysed)
     with closing(open_record_tables(str(analysed))) as tables:
         tables.connection.change("ANALYZE")
     return {False: plain, True: analysed}
-
-
-def _fill(db: SQLiteConnection) -> None:
-    """100,000 records of 10,000 threads and 5,000 sessions, and 100,000 items."""
-    kinds = {row[1]: "''" if row[2] == "TEXT" else "1" for row in db.execute("PRAGMA table_info(records)")}
-    kinds |= {"number": "i", "id": "'req_' || i", "time": f"{_START} + i * {_SECOND}", "kind": "'conversation'"}
-    kinds |= {"key": "'key' || (i % 5)", "session": "1 + i / 20", "thread": "1 + i / 10", "details": "x''"}
-    _add(db, "records", _ROWS, **kinds)
-    begun = f"{_START} + i * {_SECOND}"
-    _add(
-        db,
-        "sessions",
-        _ROWS // 20,
-        **{"id": "i", "key": "'key' || (i % 5)", "name": "'session ' || i", "client": "'codex'"},
-        **{
-            "origin": "CASE i % 7 WHEN 0 THEN i - 1 ELSE 0 END",
-            "link": "CASE i % 7 WHEN 0 THEN 'subagent' ELSE '' END",
-        },
-        **{"started": f"{begun} * 20", "last": f"{begun} * 20 + {_SECOND}"},
-    )
-    texts = dict.fromkeys(("name", "class", "label", "model", "rule"), "'main'")
-    zeros = dict.fromkeys(("parent", "sure", "rules", "windows"), "0")
-    _add(
-        db,
-        "threads",
-        _ROWS // 10,
-        id="i",
-        session="1 + i / 2",
-        started=begun,
-        last=begun,
-        facts="x''",
-        **texts,
-        **zeros,
-    )
-    ones = dict.fromkeys(MEASURES, "1")
-    for later in range(2):
-        _add(db, "thread_sums", _ROWS // 10, quarter=f"{_FIRST} + i / 90 + {later}", thread="i", **ones)
-    _add(db, "thread_sums", _ROWS // 900, quarter=f"{_FIRST} + i", thread="0", **ones)
-    _add(db, "unassigned", _ROWS // 10, number=f"{_ROWS} - i", second=f"{_START // _SECOND} + i")
-    _add(
-        db,
-        "items",
-        _ROWS,
-        **{"holder": "'response ' || (i / 10)", "side": "0", "position": "i % 10", "id": "'item ' || (i / 3)"},
-        **{"owner": "x'41'", "body": "CASE i % 50 WHEN 0 THEN x'' ELSE x'7b7d' END"},
-    )
-    for of in ("thread", "session"):
-        db.execute(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} % 100 = 3")
-
-
-def _add(db: SQLiteConnection, table: str, count: int, **columns: str) -> None:
-    """Rows whose columns are expressions of their number `i`."""
-    numbers = f"WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})"
-    values = ", ".join(columns.values())
-    db.execute(f"{numbers} INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM n")
 
 
 @pytest.fixture(name="queries", scope="module", params=[False, True], ids=["plain", "analysed"])
@@ -195,7 +114,7 @@ def test_queries_read_the_rows_that_they_need(queries: Explained, name: str, sco
     query, expected = _CASES[name]
     queries.plans.clear()
     queries.begin()
-    query(_Queries(queries, scope))
+    query(Queries(queries, scope))
     queries.rollback()
     # Older releases of SQLite name the kind of each table.
     plan = [re.sub(r"\b(SEARCH|SCAN) (TABLE|SUBQUERY) ", r"\1 ", step) for step in queries.plans]
