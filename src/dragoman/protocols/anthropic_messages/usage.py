@@ -33,61 +33,66 @@ _TIERS = EnumValues(
 )
 
 
-_TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-# The count that is read of each object of details.
-_DETAIL_COUNTS = {"output_tokens_details": "thinking_tokens", "server_tool_use": "web_search_requests"}
-
-
 def decode_usage(usage: Fields) -> Usage:
     """Decode token counts; members of this protocol alone are stored for the way back."""
-    read: dict[str, int | None] = dict.fromkeys(_TOTALS)
-    tier: str | None = None
-    rest: JsonObject = {}
-    leftovers: JsonObject = {}
-    for key, value in usage.value.items():
-        if type(value) is int and key in read:
-            # As nearly all are.
-            read[key] = value
-            continue
-        value = counts.spelled_member(value)
-        if value is None:
-            rest[key] = None
-        elif key in read:
-            read[key] = Fields({key: value}, usage.path).optional_integer(key)
-        elif key in _DETAIL_COUNTS:
-            read[key] = _detail(Fields({key: value}, usage.path), key, _DETAIL_COUNTS[key], leftovers)
-        elif key == "service_tier":
-            tier = Fields({key: value}, usage.path).optional_text(key)
-        else:
-            rest[key] = value
-    uncached, output, written, cached = map(read.get, _TOTALS)
-    if leftovers:
-        rest |= leftovers
-    stored = (written or 0) + (cached or 0)
+    rest = {**usage.value}
+    take = rest.pop
+    uncached, output = take("input_tokens", None), take("output_tokens", None)
+    written, read = take("cache_creation_input_tokens", None), take("cache_read_input_tokens", None)
+    if not (type(uncached) is type(output) is type(written) is type(read) is int):
+        uncached, output, written, read = _totals(usage, rest)
+    thinking = searches = tier = None
+    if rest:
+        rest = counts.spelled(rest)
+        if "output_tokens_details" in rest:
+            thinking = _detail(usage, rest, "output_tokens_details", "thinking_tokens")
+        if "server_tool_use" in rest:
+            searches = _detail(usage, rest, "server_tool_use", "web_search_requests")
+        if rest.get("service_tier") is not None:
+            tier = Fields(rest, usage.path).text("service_tier")
+            del rest["service_tier"]
+    cached = (written or 0) + (read or 0)
     return Usage(
-        (uncached or 0) + stored,
+        (uncached or 0) + cached,
         output or 0,
-        cached,
+        read,
         written,
-        read.get("output_tokens_details"),
-        read.get("server_tool_use"),
+        thinking,
+        searches,
         tier,
         Extras(origin=NAME, fields=rest) if rest else None,
-        () if uncached is not None and output is not None else counts.unreported(uncached, stored, output),
+        () if uncached is not None and output is not None else counts.unreported(uncached, cached, output),
     )
 
 
-def _detail(usage: Fields, key: str, name: str, leftovers: JsonObject) -> int | None:
-    """A count among details; their other members are left over."""
-    details = usage.object(key)
+def _totals(usage: Fields, rest: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
+    """The totals where one is missing or spelled in another way; null is of the rest."""
+    members = usage.value
+    totals = Fields({name: counts.spelled_member(members[name]) for name in members if name not in rest}, usage.path)
+    if None in totals.value.values():
+        others = {name: value for name, value in members.items() if value is None or name in rest}
+        rest.clear()
+        rest |= others
+    uncached = totals.optional_integer("input_tokens")
+    written = totals.optional_integer("cache_creation_input_tokens")
+    read = totals.optional_integer("cache_read_input_tokens")
+    return uncached, totals.optional_integer("output_tokens"), written, read
+
+
+def _detail(usage: Fields, rest: JsonObject, key: str, name: str) -> int | None:
+    """A count among details; their other members stay in the rest."""
+    if rest[key] is None:
+        return None
+    details = Fields(rest, usage.path).object(key)
+    del rest[key]
     count = details.get(name)
     if type(count) is int and len(details) == 1:
         return count
     fields = Fields(details, (usage.path, key))
     count = fields.optional_integer(name)
-    rest = fields.rest(NAME)
-    if rest is not None:
-        leftovers[key] = rest.fields
+    others = fields.rest(NAME)
+    if others is not None:
+        rest[key] = others.fields
     return count
 
 
