@@ -11,11 +11,12 @@ from msgspec.structs import replace
 from dragoman.records.journal_entry import ANSWERED, CONVERSATION, JournalEntry
 from dragoman.records.thread_assignment import AssignedThread, ThreadAssigner
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_tables import SessionRow, StoredThread
 from dragoman.wire.history_digest import digest
 from tests.records.invented import NOON, entry
 from tests.sessions.invented import SOUGHT, Asked, facts_of
+from tests.store.opened import opened_records
 
 
 class Node(Struct, frozen=True):
@@ -99,7 +100,7 @@ class Desk:
 @contextmanager
 def desk() -> Iterator[Desk]:
     """An empty one."""
-    tables = open_record_tables(":memory:")
+    tables = opened_records()
     try:
         yield Desk(tables)
     finally:

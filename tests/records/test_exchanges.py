@@ -27,13 +27,16 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.assign import response_of
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.record_queries import RecordFilter
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.wire.history_digest import digest
 from tests.records.filled import fill
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 from tests.records.viewed import as_json
 from tests.sdk.digging import dig_object, dig_objects
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 SECOND = 1_000_000
 TOKENS = TokenCounts(100, 60, 10, 4, 21, 5, 1)
@@ -84,7 +87,7 @@ def tables(tmp_path: Path) -> Iterator[RecordTables]:
         file.exchanges([entry(1, time=NOON), entry(2, time=NOON + SECOND, tokens=None, money=None)])
         file.exchanges([WHOLE], 1, 10)
         file.exchanges([replace(entry(4, time=NOON), response_id="twice"), replace(entry(5), response_id="twice")])
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as opened:
         yield opened
 
 
@@ -108,7 +111,7 @@ def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answ
     with filling(tmp_path / "state.db") as file:
         told = replace(entry(1, time=NOON), response_id=theirs)
         file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as tables:
         assert find(tables, begin + theirs[-16:]).entry.id == told.id
 
 
@@ -122,7 +125,7 @@ def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path:
         # The next one goes on from there, and says so by the same digest.
         file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=ExchangeFacts(previous=named))], 1, 10)
         file.tip(response_of(named), 10)
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as tables:
         assert find(tables, "resp_kept", folder).entry.id == first.id
         for text, where in (("resp_other", folder), ("resp_kept", tmp_path / "elsewhere"), ("resp_kept", None)):
             with pytest.raises(DragomanError, match="there is no exchange"):
@@ -140,14 +143,14 @@ def test_an_unassigned_exchange_is_found_by_the_id_of_its_stored_response(tmp_pa
         ExchangeFacts(tip=name, answer_id=digest(key_of(secret, "alice"), "response", f"resp_{name}"))
         for name in ("first", "second")
     ]
-    with closing(open_record_tables(path)) as tables:
+    with closing(opened_records(path)) as tables:
         batch = Batch()
         for number, each in enumerate(facts, 1):
             batch.add_unassigned(replace(entry(number, time=NOON), facts=each, requested_model="large"))
         with tables.transaction():
             batch.write_rows(tables)
             batch.write_rollups(tables)
-    with closing(open_record_tables(path, read_only=True)) as tables:
+    with closing(opened_records(path, read_only=True)) as tables:
         assert len(tables.unassigned.oldest(9)) == 2
         assert find(tables, "resp_second", folder).entry.id == entry(2, time=NOON).id
         with pytest.raises(DragomanError, match="there is no exchange"):
@@ -158,7 +161,7 @@ def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -
     first, second = (new_id(NOON + ago, lambda length: "x" * length) for ago in (0, 20 * SECOND))
     with filling(tmp_path / "state.db") as file:
         file.exchanges([replace(entry(1, time=NOON), id=first), replace(entry(2, time=NOON + 20 * SECOND), id=second)])
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as tables:
         assert find(tables, first[:14]).entry.id == first
         assert find(tables, second).entry.id == second
         with pytest.raises(DragomanError, match="several exchanges"):
@@ -251,7 +254,7 @@ def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
     money = CostBreakdown(unpriced=("model",), reported=7)
     made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", cost=money),))
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(made, AssignedThread())])
         told = as_json(find(tables, made.id))
     for each in (dict[str, object](told), *dig_objects(told, "attempts")):

@@ -32,11 +32,13 @@ from dragoman.records.journal_entry import (
 )
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.record_queries import Exports
-from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import NOON, entry
 from tests.sdk.digging import dig
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 EVER = 1 << 60
 
@@ -53,7 +55,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
         stream=True,
         tags="team=web,zone=eu",
     )
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(known, AssignedThread(1, 2))])
         speak(tables, [(1, "alice", "first")], [(2, 1)])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
@@ -87,7 +89,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
 def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() -> None:
     candidates = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: in cooldown"))
     known = [replace(entry(1), candidates=candidates, candidates_more=3), entry(2)]
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(each, AssignedThread()) for each in known])
         exports = Exports(tables.connection)
         ranked, calm = (json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, EVER)))
@@ -106,7 +108,7 @@ def test_no_column_of_a_row_is_forgotten() -> None:
 
 
 def test_what_nobody_knows_is_null_and_not_0() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(entry(1, tokens=None, money=None), AssignedThread())])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
     assert (told["input_tokens"], told["uncached_input_tokens"], told["thinking_tokens"]) == (None, None, None)
@@ -123,7 +125,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
     ]
     made_of = [(CallEntry("chat", "served", "openai-chat", cost=money),) for money in parts]
     made = [replace(entry(number, money=money), calls=made_of[number]) for number, money in enumerate(parts)]
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(each, AssignedThread()) for each in made])
         lines = list(exchanges(Exports(tables.connection), 0, EVER))
         row = csv_names().index("cost_nano_usd")
@@ -137,7 +139,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
 
 
 def test_lines_of_json_and_of_csv_say_the_same() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, some_entries(4, 60))
         exports = Exports(tables.connection)
         lines = [json.loads(line) for line in as_json_lines(exchanges(exports, 0, EVER))]
@@ -186,7 +188,7 @@ def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
         ),
         JournalEntry(id="req_4", time=NOON + 3),
     ]
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(each, AssignedThread()) for each in entries])
         told = list(calls(Exports(tables.connection), 0, EVER))
     assert [[(call.exchange, call.provider, call.id, call.status) for call in each] for each in told] == [
@@ -199,9 +201,9 @@ def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
 
 
 def test_calls_of_rows_that_another_release_wrote_are_those_of_the_row() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, [(replace(entry(1), provider_request_id="up_1"), AssignedThread())])
-        tables.connection.change("UPDATE records SET details = x'ff'")
+        tables.connection.change("UPDATE records SET details = ?", (b"\xff",))
         ((call,),) = calls(Exports(tables.connection), 0, EVER)
     assert (call.id, call.provider) == ("up_1", "anthropic")
 

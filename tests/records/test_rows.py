@@ -29,10 +29,11 @@ from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations.sqlite import MEASURES
-from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS
 from tests.records.invented import NOON, columns_of, entry, measures_of
-from tests.store.opened import sqlite
+from tests.store.opened import opened_records, sqlite
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
@@ -146,7 +147,7 @@ def test_a_batch_adds_up_by_group_and_by_thread_in_order() -> None:
 
 
 def test_tagged_exchanges_are_added_up_by_their_tags_beside_all_exchanges() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         for time in (NOON, NOON + BUCKET_MICROSECONDS):
             batch = Batch()
             for number, tags in enumerate(("team=web", "", "team=api", "team=web")):
@@ -167,8 +168,9 @@ def test_tagged_exchanges_are_added_up_by_their_tags_beside_all_exchanges() -> N
         ]
 
 
+@pytest.mark.sqlite_only
 def test_an_exchange_without_tags_writes_nothing_for_them() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         statements: list[str] = []
         sqlite(tables.connection).set_trace_callback(statements.append)
         batch = Batch()
@@ -181,7 +183,7 @@ def test_an_exchange_without_tags_writes_nothing_for_them() -> None:
 
 
 def test_a_set_of_a_transaction_that_failed_is_added_again() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         for fails in (True, False):
             batch = Batch()
             batch.add(replace(entry(1), tags="team=web"))
@@ -202,7 +204,7 @@ def test_rows_between_which_others_have_no_session_await_one() -> None:
     told = [replace(entry(number), facts=ExchangeFacts(tip=str(number) * 32)) for number in range(6)]
     told[2] = replace(told[2], kind=LIST)
     told[5] = replace(told[5], kind=LIST)
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         batch = Batch()
         for each in told:
             batch.add_unassigned(each)

@@ -12,10 +12,13 @@ from msgspec.structs import replace
 from dragoman.errors import DragomanError
 from dragoman.records.sessions import find, listing, session_detail
 from dragoman.records.thread_status import Opened, ThreadStatus
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import SessionFigures
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 NOW = NOON + HOUR
@@ -40,7 +43,7 @@ def tables(tmp_path: Path) -> Iterator[RecordTables]:
         file.exchanges([entry(5, time=NOON)], 1, 13)
         file.exchanges([entry(6, time=NOW - 2 * SECOND, outcome="failed", status=502)], 2, 20)
         file.exchanges([entry(7, time=NOON + 1)])
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as opened:
         yield opened
 
 
@@ -149,7 +152,7 @@ def spawned(tmp_path: Path) -> Iterator[RecordTables]:
         file.thread(40, 4, "subagent", parent=98, started=NOON, last=NOON)
         for number, (session, thread) in enumerate(((1, 10), (2, 20), (3, 30), (4, 40))):
             file.exchanges([replace(entry(number, time=NOON), stop_reason="end")], session, thread)
-    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+    with closing(opened_records(tmp_path / "state.db", read_only=True)) as opened:
         yield opened
 
 

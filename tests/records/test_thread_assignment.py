@@ -39,6 +39,8 @@ from tests.sessions.invented import (
 )
 from tests.store.opened import sqlite
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 OTHER_SESSION = "5a2b0c1e-7d4f-4a3b-9c8d-000000000002"
 
 
@@ -426,6 +428,7 @@ def test_pitfall_519_newer_rules_class_threads_anew_in_steps(at: Desk) -> None:
     assert {(row.kind, row.rule, row.sure, row.rules) for row in rows} == {("main", "length", 80, VERSION)}
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("named", [True, False], ids=["by its headers", "by its history"])
 def test_pitfall_520_a_placement_costs_the_same_at_turn_3_and_at_turn_100(at: Desk, named: bool) -> None:
     costs = {}
@@ -645,7 +648,7 @@ def test_what_is_drained_together_is_placed_as_one_by_one() -> None:
         assert together == [other.put(each) for each in entries]
         rows = "SELECT * FROM threads", "SELECT * FROM sessions", "SELECT * FROM tips"
         for sql in rows:
-            assert one.tables.connection.rows(sql) == other.tables.connection.rows(sql)
+            assert sorted(one.tables.connection.rows(sql)) == sorted(other.tables.connection.rows(sql))
 
 
 # aider puts the files before each question, examples before all of them, and the end of its instructions behind.

@@ -28,10 +28,13 @@ from dragoman.records.usage import GROUPS, UsageFigures, UsageReport, figures_of
 from dragoman.store.erasure import Erasure
 from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.record_queries import KeyScope
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import RecordTables
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import DAY, SECOND, fill, some_entries, speak
 from tests.records.invented import NOON
+from tests.store.opened import opened_records
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 NOW = (NOON + 50 * DAY) // SECOND
 ZONES = ["UTC", "Asia/Kolkata", "Asia/Kathmandu", "Europe/Berlin", "America/New_York", "+12:45"]
@@ -45,7 +48,7 @@ ENTRIES = [some_entries(seed, 300) for seed in range(3)]
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[RecordTables]:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for entries in ENTRIES:
@@ -154,7 +157,7 @@ def test_pitfall_555_uncached_and_cached_tokens_are_apart_and_add_up(tables: Rec
 
 
 def test_pitfall_563_sums_are_the_same_without_the_rows() -> None:
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         fill(tables, ENTRIES[0])
         before = [_asked(tables, by, _period()) for by in BY]
         tables.connection.change("DELETE FROM records")
@@ -212,7 +215,7 @@ def test_what_is_beyond_so_many_groups_is_one_that_adds_up(
 def test_sessions_that_were_forgotten_come_where_their_money_puts_them(by: str, key: str, place: int) -> None:
     prices = {"dear": 9, "middling": 5, "cheap": 1}
     speakers = list(enumerate(prices, start=1))
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         speak(tables, [(number, name, name) for number, name in speakers], [(number, number) for number, _ in speakers])
         for number, name in speakers:
             spent = JournalEntry(id=name, time=NOON, outcome=ANSWERED, key=name, cost=CostBreakdown(input=prices[name]))
@@ -331,7 +334,7 @@ def test_groups_that_are_none_are_told(said: list[str], problem: str) -> None:
 
 def test_an_answer_counts_as_what_it_is() -> None:
     outcomes = [ANSWERED, REFUSED, FAILED, CRASHED, CANCELLED]
-    with closing(open_record_tables(":memory:")) as tables:
+    with closing(opened_records()) as tables:
         entries = [JournalEntry(id=outcome, time=NOON, outcome=outcome) for outcome in outcomes]
         fill(tables, [(entry, AssignedThread()) for entry in entries])
         total = _asked(tables, ("key",), _period()).total
