@@ -29,30 +29,77 @@ _TEMPLATE = "migrated"
 _TIMEOUT = 120.0
 
 
-class Databases:
-    """The databases of one test."""
+class _Emptied:
+    """A database with all tables, which each test finds as the first one did: that takes a tenth of a new one."""
 
     def __init__(self, server: PostgresServer) -> None:
+        import psycopg
+
         self._server = server
-        self._names: dict[str, str] = {}
-        self._created: list[str] = []
+        self.name = server.create(_TEMPLATE)
+        with held_by_session():
+            self._db = psycopg.connect(server.address(self.name), autocommit=True)
+        # Triggers would keep totals of what goes. Whatever a test left running is not waited for.
+        self._db.execute("SET search_path TO dragoman; SET session_replication_role = replica; SET lock_timeout = '1s'")
+        names = [row[0] for row in self._db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'dragoman'")]
+        sequences = [row[0] for row in self._db.execute("SELECT sequencename FROM pg_sequences")]
+        statements = [*(f"DELETE FROM {name}" for name in names)]
+        statements += [f"ALTER SEQUENCE {name} RESTART" for name in sequences]
+        for name in names:
+            # Rows of the beginning.
+            if self._db.execute(f"SELECT FROM {name}".encode()).fetchone() is not None:
+                self._db.execute(f"CREATE TABLE public.{name} AS TABLE {name}".encode())
+                statements.append(f"INSERT INTO {name} SELECT * FROM public.{name}")
+        self._emptying = ";".join(statements).encode()
+        self._columns = self._count()
+
+    def empty(self) -> bool:
+        """Bring all tables back to the beginning; False if a test changed them themselves, or uses them on."""
+        import psycopg
+
+        try:
+            self._db.execute(self._emptying)
+        except psycopg.Error:
+            return False
+        return self._count() == self._columns
+
+    def drop(self) -> None:
+        """Remove it."""
+        self._db.close()
+        self._server.drop(self.name)
+
+    def _count(self) -> object:
+        tables = "SELECT oid FROM pg_class WHERE relnamespace = 'dragoman'::regnamespace"
+        return self._db.execute(f"SELECT count(*) FROM pg_attribute WHERE attrelid IN ({tables})".encode()).fetchone()
+
+
+class Databases:
+    """The databases of one test, of which those without a user are the next one's."""
+
+    def __init__(self, server: PostgresServer, free: list[_Emptied]) -> None:
+        self._server = server
+        self._free = free
+        self._taken: dict[str, _Emptied] = {}
 
     def connect(self, place: str) -> PostgresConnection:
         """A connection to the database that stands for a file, or to a new one for a database in memory."""
         from dragoman.store.postgres import PostgresAddress, PostgresConnection
 
-        name = self._names.get(place)
-        if name is None:
-            name = self._server.create(_TEMPLATE)
-            self._created.append(name)
-            if place != MEMORY:
-                self._names[place] = name
-        return PostgresConnection(PostgresAddress(self._server.address(name)), _TIMEOUT)
+        taken = self._taken.get(place)
+        if taken is None:
+            taken = self._free.pop() if self._free else _Emptied(self._server)
+            # Each database in memory is another one.
+            self._taken[place if place != MEMORY else taken.name] = taken
+        return PostgresConnection(PostgresAddress(self._server.address(taken.name)), _TIMEOUT)
 
-    def drop(self) -> None:
-        """Remove all of them."""
-        for name in self._created:
-            self._server.drop(name)
+    def release(self) -> None:
+        """Leave them to the next test."""
+        while self._taken:
+            _, taken = self._taken.popitem()
+            if taken.empty():
+                self._free.append(taken)
+            else:
+                taken.drop()
 
 
 # Those of the test that runs on PostgreSQL.
@@ -83,11 +130,11 @@ def engine(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "sqlite":
         yield
         return
-    made = Databases(request.getfixturevalue("migrated"))
+    made = Databases(request.getfixturevalue("migrated"), request.getfixturevalue("emptied"))
     _databases.append(made)
     yield
     _databases.remove(made)
-    made.drop()
+    made.release()
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +162,15 @@ def migrated(postgres: PostgresServer) -> PostgresServer:
         # Tests of records have any time: months are tested with the migrations.
         db.change("CREATE TABLE records_all PARTITION OF records DEFAULT")
     return postgres
+
+
+@pytest.fixture(scope="session")
+def emptied(migrated: PostgresServer) -> Iterator[list[_Emptied]]:
+    """Databases that no test uses now."""
+    free: list[_Emptied] = []
+    yield free
+    for each in free:
+        each.drop()
 
 
 @pytest.fixture

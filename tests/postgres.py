@@ -38,7 +38,8 @@ _SETTINGS = (
     "full_page_writes=off",
     "autovacuum=off",
     "shared_buffers=16MB",
-    "max_connections=30",
+    # Of databases that wait for the next test, too.
+    "max_connections=200",
     "deadlock_timeout=10ms",
     "log_checkpoints=off",
 )

@@ -265,6 +265,8 @@ def exceeds(maker: StoredIdentity, stored: StoredIdentity) -> str | None:
     return uncovered(maker.identity, identity.rights, identity.tags, identity.expires)
 
 
+# The rules are no matter of the engine, and 150 examples take a minute of PostgreSQL.
+@pytest.mark.sqlite_only
 @settings(max_examples=150, deadline=None)
 @given(CHANGES)
 def test_pitfall_444_any_sequence_of_changes_keeps_every_rule(
