@@ -86,7 +86,7 @@ def replace_by_copy(server: PostgresServer, name: str, copy: str) -> None:
     server.execute(f"ALTER DATABASE {copy} RENAME TO {name}")
 
 
-def test_records_that_a_failover_took_are_ingested_again(
+def test_pitfall_750_records_that_a_failover_took_are_ingested_again(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_COMPARE_EVERY", 0.0)

@@ -260,7 +260,7 @@ def test_pitfall_445_cached_keys_are_trusted_for_a_time_alone(watched: Watched) 
     damage(watched.file)
     watched.clock.now += GRACE
     watched.table.load()
-    assert [watched.outcome(each) for each in (text, "other", "of the file")] == ["ann", "unknown", "file"]
+    assert [watched.outcome(each) for each in (text, "other", "of the file")] == ["ann", "unreadable", "file"]
     watched.clock.now += 0.1
     assert [watched.outcome(each) for each in (text, "other", "of the file")] == ["unreadable", "unreadable", "file"]
     # It was read: whether a key is required is known.

@@ -5,6 +5,7 @@ thread asks the database twice a second for changes; requests only read the tabl
     never read, and present (locked, damaged)  503                         503
     absent since the start, or none            open, if nothing closes it  401
     read                                       closed by any identity      identity, or 401
+    read, but not at the last time             closed as before            identity, or 503: it may have a new one
     read, but not for `storage.key_grace`,     closed as before            503
     also because it is absent now, or another
     database, as one that was made anew
@@ -119,7 +120,8 @@ class IdentityTable:
                 return _MISTYPED
             known = self._find(digest_of(text))
             if known is None:
-                return _UNKNOWN if self.is_current() else _UNREADABLE
+                # While the database cannot be read, it may have got another key.
+                return _UNKNOWN if self.is_current() and not self.problem else _UNREADABLE
             if len(self._known) >= _MAX_KNOWN_TEXTS:
                 self._known.clear()
             self._known[text] = known
