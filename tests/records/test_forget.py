@@ -14,17 +14,19 @@ from msgspec.structs import replace
 from dragoman.errors import DragomanError
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.records.forget import ErasureResult, ErasureScope, find, forget, owners_of
+from dragoman.records.integrity_check import check_integrity
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import begun, directory_of, journals_in, read_rotation_request
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_ingest import ingest_all
+from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import usage
 from dragoman.sessions.facts import ExchangeFacts, Shape
 from dragoman.store.erasure import Erasure, ErasureCount
 from dragoman.store.identities import Identities
-from dragoman.store.record_tables import open_record_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.responses import Item
 from dragoman.store.stored_erasure import StoredCount
 from dragoman.store.unassigned import RowScope
@@ -318,3 +320,58 @@ def test_the_owners_of_a_key_are_those_of_its_name_and_of_the_configuration(tmp_
         Identities(db).bind_names({"alice": first})
         assert owners_of(db, "alice", ()) == (first,)
         assert owners_of(db, "alice", keys) == (first, second)
+
+
+def listed_now(tables: RecordTables, number: int, key: str, session: str) -> int:
+    """Ingest an exchange of a session that is not assigned yet; give the number of the session."""
+    batch = Batch()
+    facts = ExchangeFacts(session=session, tip=f"tip-{number}", shape=Shape())
+    batch.add_unassigned(replace(entry(number, key=key), facts=facts))
+    with tables.transaction():
+        batch.write_rows(tables)
+        batch.write_rollups(tables)
+    row = tables.sessions.listed(key, session)
+    assert row is not None
+    return row.id
+
+
+def test_the_number_of_a_forgotten_session_is_not_given_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with closing(open_record_tables(path)) as tables:
+        first = listed_now(tables, 1, "alice", "secret")
+        # Its rows expire before they are assigned, as in a gateway that is never idle.
+        with tables.transaction():
+            tables.records.remove_before(NOON + 1, 100)
+        scope = find(Erasure(tables.connection), None, "secret")
+    forget(path, scope, clock=lambda: NOON)
+    with closing(open_record_tables(path)) as tables:
+        assert listed_now(tables, 2, "bob", "another") != first
+
+
+def test_an_erasure_that_was_confirmed_late_removes_nothing_of_another_key(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with closing(open_record_tables(path)) as tables:
+        listed_now(tables, 1, "alice", "secret")
+        with tables.transaction():
+            tables.records.remove_before(NOON + 1, 100)
+        # What `dragoman forget` shows before it asks.
+        scope = find(Erasure(tables.connection), None, "secret")
+    forget(path, scope, clock=lambda: NOON)
+    with closing(open_record_tables(path)) as tables:
+        listed_now(tables, 2, "bob", "another")
+    # The same erasure, for which a second terminal asked, and "yes" came only now.
+    assert forget(path, scope, clock=lambda: NOON).rows == 0
+    with closing(open_record_tables(path)) as tables:
+        assert tables.sessions.listed("bob", "another") is not None
+
+
+def test_a_session_that_is_listed_during_an_erasure_leaves_its_number_unused(tmp_path: Path) -> None:
+    with closing(open_record_tables(str(tmp_path / "state.db"))) as tables:
+        # What `forget --key` does after it assigned all rows: a request of the key came in between.
+        first = listed_now(tables, 1, "alice", "secret")
+        erasure = Erasure(tables.connection)
+        erasure.remove_rows_of_key("alice", 0)
+        erasure.remove_sessions([each.number for each in erasure.sessions_of("alice")])
+        assert listed_now(tables, 2, "bob", "another") != first
+    # Nobody has totals of sessions yet but the forgotten one.
+    assert [each for each in check_integrity(str(tmp_path / "state.db")) if each.state == "wrong"] == []

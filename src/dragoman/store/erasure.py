@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.store.connection import RECORDS, Connection, Transaction
+from dragoman.store.migrations.sqlite import MEASURES
 from dragoman.store.stored_erasure import StoredCount, StoredErasure
 
 # Number of a session's rows that are removed at a time; number of a key's rows that are read at a time.
 _AT_ONCE, _LOOKED_AT = 100, 2000
+# Totals of a session without any, whose number would be given to another one.
+_EMPTY_TOTALS = f"INSERT INTO session_totals (session, since, last, {', '.join(MEASURES)}) SELECT id, 0, 0"
+_EMPTY_TOTALS += f", {', '.join('0' * len(MEASURES))} FROM sessions"
 
 
 class NamedSession(Struct, frozen=True):
@@ -94,6 +98,7 @@ class Erasure:
                 [
                     (f"DELETE FROM tips WHERE thread IN {threads}", ()),
                     (f"UPDATE thread_totals SET is_forgotten = 1 WHERE thread IN {threads}", ()),
+                    (f"{_EMPTY_TOTALS} WHERE id IN ({some}) ON CONFLICT (session) DO NOTHING", ()),
                     (f"UPDATE session_totals SET is_forgotten = 1 WHERE session IN ({some})", ()),
                     (f"UPDATE threads SET parent = 0 WHERE session NOT IN ({some}) AND parent IN {threads}", ()),
                     (f"DELETE FROM threads WHERE session IN ({some})", ()),

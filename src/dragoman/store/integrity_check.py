@@ -20,7 +20,7 @@ _NAMES = "key, client, provider, model"
 _TAG_NAMES = f"tags, {_NAMES}"
 # Rollups of rows: the table, its groups besides the time, and the rows that it sums up.
 _ROLLUPS = (("sums", _NAMES, ""), ("tag_sums", _TAG_NAMES, "WHERE tags <> 0"))
-_ADDED = ", ".join(f"sum({name})" for name in MEASURES)
+_ADDED = ", ".join(f"coalesce(sum({name}), 0)" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
 # Measures that are never negative.
 _COUNTED = MEASURES[:4]
