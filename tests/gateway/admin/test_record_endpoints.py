@@ -56,7 +56,11 @@ def test_usage_is_that_of_the_command(house: House, folder: Path, query: str, wo
 
 
 @pytest.mark.parametrize(
-    "query", ["by=colour", "by=", "since=soon", "zone=Nowhere/None", "until=2020-01-01", "n=0", "n=x", "key=bob"]
+    "query",
+    [
+        *("by=colour", "by=", "since=soon", "zone=Nowhere/None", "until=2020-01-01", "since=all&until=2020-01-01"),
+        *("n=0", "n=x", "key=bob"),
+    ],
 )
 def test_parameters_that_mean_nothing_are_refused(house: House, query: str) -> None:
     error = error_of(ask(house, f"/usage?{query}", status=400))

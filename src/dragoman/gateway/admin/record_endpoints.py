@@ -120,7 +120,11 @@ async def show_usage(call: AdminCall, parameters: UsageParameters) -> Raw:
         queries = UsageQueries(tables.connection, scope)
         first = queries.first()
         begins = None if first is None else first * BUCKET_SECONDS
-        period: Period = period_of(zone, now, since=parameters.since, until=parameters.until, first=begins)
+        try:
+            period: Period = period_of(zone, now, since=parameters.since, until=parameters.until, first=begins)
+        except UsageError as error:
+            # "all" begins with the first record, which may be later than the end.
+            raise unreadable(error) from None
         found: UsageReport = usage(queries, by, period, most)
         return Raw(found.encoded())
 
