@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman.http.client_connection import BACKLOG, SLICE, ClientConnection
+from dragoman.http.phases import ConnectionPhase
 from dragoman.http.request import ServerRequest
 from dragoman.http.server import MAX_SWEEP_SECONDS, HttpServer
 from tests import virtual_time
@@ -554,5 +557,31 @@ def test_a_client_that_never_reads_its_reply_is_cut_off(run: Run) -> None:
                 await wait_until_async(lambda: bool(house.server._connections), "a connection is open")
                 await wait_until_async(lambda: not house.server._connections, "no connection is open")
                 raw.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("farewell", [HttpServer.retire, HttpServer.cancel_all])
+@on_both_loops
+def test_a_reset_that_the_loop_has_not_seen_does_not_keep_the_server_from_closing_others(
+    run: Run, farewell: Callable[[HttpServer], None]
+) -> None:
+    async def handler(request: ServerRequest) -> None:
+        request.respond(200, [], b"early")
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            raws = [socket.create_connection(("127.0.0.1", house.port)) for _ in range(3)]
+            for raw in raws:
+                raw.sendall(post("/", b"x" * 1000)[:-1])
+            connections = house.server._connections
+            await wait_until_async(
+                lambda: [found.phase for found in connections] == [ConnectionPhase.DISCARD] * 3, "three have replies"
+            )
+            for raw in raws:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                raw.close()
+            farewell(house.server)
+            await wait_until_async(lambda: not connections, "no connection is open")
 
     run(main())

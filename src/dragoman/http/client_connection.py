@@ -449,7 +449,11 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._enter(ConnectionPhase.LINGER)
             self.release()
-            self.transport.write_eof()
+            try:
+                self.transport.write_eof()
+            except OSError:
+                # The client's reset has arrived, and asyncio has not seen it.
+                self.transport.abort()
 
     def _lose(self) -> None:
         """Note that the client is gone, and stop working for it."""
