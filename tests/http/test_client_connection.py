@@ -303,7 +303,7 @@ class Wire(asyncio.Transport):
     """A transport that goes nowhere, so that two events come without a step of the loop between them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__({"peername": ("127.0.0.1", 1)})
         self.sent = b""
         self.closed = False
 
@@ -583,5 +583,28 @@ def test_a_reset_that_the_loop_has_not_seen_does_not_keep_the_server_from_closin
                 raw.close()
             farewell(house.server)
             await wait_until_async(lambda: not connections, "no connection is open")
+
+    run(main())
+
+
+@on_both_loops
+def test_no_message_is_served_without_its_address(run: Run) -> None:
+    peers: list[str] = []
+
+    async def handler(request: ServerRequest) -> None:
+        peers.append(request.peer)
+        await echo(request)
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            for _ in range(5):
+                raw = socket.create_connection(("127.0.0.1", house.port))
+                raw.sendall(get("/"))
+                # uvloop asks for the address behind the reset.
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                raw.close()
+            assert (await house.ask(get("/last"))).status == 200
+            await wait_until_async(lambda: not house.server.busy, "all are served")
+        assert set(peers) == {"127.0.0.1"}
 
     run(main())

@@ -75,7 +75,11 @@ class ClientConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.parser = RequestParser(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
         self.server.add(self)
-        if self.retiring:
+        if address is None:
+            # The client has reset the connection already. Nothing can be sent, and no record could name it.
+            self._lose()
+            transport.abort()
+        elif self.retiring:
             self._close()
 
     def data_received(self, data: bytes) -> None:
