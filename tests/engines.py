@@ -90,7 +90,7 @@ class Databases:
             taken = self._free.pop() if self._free else _Emptied(self._server)
             # Each database in memory is another one.
             self._taken[place if place != MEMORY else taken.name] = taken
-        return PostgresConnection(PostgresAddress(self._server.address(taken.name)), _TIMEOUT)
+        return PostgresConnection(PostgresAddress(self._server.address(taken.name)), _TIMEOUT, _TIMEOUT)
 
     def release(self) -> None:
         """Leave them to the next test."""
@@ -157,7 +157,7 @@ def migrated(postgres: PostgresServer) -> PostgresServer:
     from dragoman.store.postgres import PostgresAddress, PostgresConnection
 
     postgres.execute(f"CREATE DATABASE {_TEMPLATE}")
-    with closing(PostgresConnection(PostgresAddress(postgres.address(_TEMPLATE)), _TIMEOUT)) as db:
+    with closing(PostgresConnection(PostgresAddress(postgres.address(_TEMPLATE)), _TIMEOUT, _TIMEOUT)) as db:
         migrate(db)
         # Tests of records have any time: months are tested with the migrations.
         db.change("CREATE TABLE records_all PARTITION OF records DEFAULT")

@@ -15,12 +15,20 @@ from dragoman.records.ingest_thread import IngestThread
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_entry import OPEN
+from dragoman.store import postgres_database
 from dragoman.store.integrity_check import IntegrityCheck
 from dragoman.store.postgres_database import connect_to, set_up
 from dragoman.store.record_tables import open_record_tables
 from tests.postgres import PostgresServer
 from tests.records.invented import entry
 from tests.waiting import LIMIT, wait_until
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer for a statement, and for its turn, than a gateway waits."""
+    monkeypatch.setattr(postgres_database, "TIMEOUT", LIMIT)
+    monkeypatch.setattr(module, "_LOCK_TIMEOUT", LIMIT)
 
 
 class Machine:
@@ -147,4 +155,5 @@ def test_an_outage_of_the_database_is_a_backlog_on_the_disk(
     assert numbers(database) == [*range(1, 50)]
     with closing(connect_to(database)) as db:
         assert db.number("SELECT count(*) FROM journals") == 1
-    assert [words.partition(":")[0] for words in machine.log] == ["warn", "info"]
+    # The reason may change meanwhile.
+    assert machine.log[0].startswith("warn") and machine.log[-1].startswith("info")

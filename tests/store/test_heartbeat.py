@@ -87,7 +87,7 @@ def test_a_database_without_tables_names_the_command(database: str) -> None:
 
 def test_while_the_server_is_away_it_is_tried_for_ever_ever_more_seldom() -> None:
     state = ServerState()
-    with _beating(state, 0.2) as (server, beat):
+    with _beating(state, LIMIT) as (server, beat):
         assert beat.generation() == 0
         before = state.epoch, beat.file
         server.stop()

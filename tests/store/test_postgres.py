@@ -36,7 +36,7 @@ _calls = pytest.mark.parametrize("call", _CALLS.values(), ids=list(_CALLS))
 
 @contextmanager
 def _connected(address: str, timeout: float = LIMIT) -> Iterator[PostgresConnection]:
-    with closing(PostgresConnection(PostgresAddress(address), timeout)) as db:
+    with closing(PostgresConnection(PostgresAddress(address), timeout, LIMIT)) as db:
         yield db
 
 
@@ -327,14 +327,16 @@ def test_transactions_of_one_lock_take_turns(database: str) -> None:
 
 def test_a_lock_whose_holder_stopped_is_free_after_a_while(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with _with_table(database) as db, _connected(database) as other:
-        monkeypatch.setattr(postgres_module, "_MAX_REST", 0.02)
         other.lock_timeout = LIMIT
-        with pytest.raises(StoreAway), Transaction(db, b"alice"):
-            _add(db, 1)
-            with Transaction(other, b"alice"):
-                _add(other, 2)
-            _add(db, 3)
-        assert _values(db) == [2]
+        with monkeypatch.context() as short:
+            short.setattr(postgres_module, "_MAX_REST", 0.02)
+            db.begin(lock=b"alice")
+        with Transaction(other, b"alice"):
+            _add(other, 1)
+        with pytest.raises(StoreAway):
+            _add(db, 2)
+        db.rollback()
+        assert _values(db) == [1]
 
 
 def test_a_number_that_does_not_fit_is_an_overflow_as_with_sqlite(database: str) -> None:

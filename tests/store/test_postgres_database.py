@@ -7,12 +7,20 @@ from contextlib import closing
 import pytest
 
 from dragoman.database_location import PostgresDatabase
+from dragoman.store import postgres_database
 from dragoman.store.database import open_tables
 from dragoman.store.errors import StoreAway, StoreError
 from dragoman.store.identity_reader import count_identities, has_identities
 from dragoman.store.postgres_database import connect_to, set_up
 from dragoman.store.record_tables import open_record_tables
 from tests.store.opened import ALICE, kept
+from tests.waiting import LIMIT
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine takes longer for a statement than a gateway waits."""
+    monkeypatch.setattr(postgres_database, "TIMEOUT", LIMIT)
 
 
 def _location(address: str) -> PostgresDatabase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from collections.abc import Iterator
@@ -31,8 +32,9 @@ def test_a_statement_ends_at_its_deadline() -> None:
 def test_a_statement_that_ended_is_left_alone_and_so_is_the_next_one() -> None:
     with _watched() as (watcher, ours, theirs):
         for _ in range(20):
-            watcher.begin(0.001)
+            watcher.begin(LIMIT)
             watcher.end()
+            assert watcher._deadline == math.inf
         watcher.begin(LIMIT)
         theirs.send(b"1")
         assert ours.recv(1) == b"1"

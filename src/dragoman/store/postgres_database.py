@@ -11,10 +11,11 @@ TIMEOUT = 5.0
 
 
 def connect_to(
-    database: PostgresDatabase, *, timeout: float = TIMEOUT, lock_timeout: float = LOCK_TIMEOUT
+    database: PostgresDatabase, *, timeout: float | None = None, lock_timeout: float = LOCK_TIMEOUT
 ) -> PostgresConnection:
     """A connection to a database whose tables this release can use; nothing is asked before its first statement."""
-    return PostgresConnection(PostgresAddress(database.address), timeout, lock_timeout, release=len(STEPS))
+    seconds = TIMEOUT if timeout is None else timeout
+    return PostgresConnection(PostgresAddress(database.address), seconds, lock_timeout, release=len(STEPS))
 
 
 def set_up(database: PostgresDatabase) -> None:

@@ -14,6 +14,7 @@ from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.identity import Identity
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers
+from dragoman.store import postgres_database
 from dragoman.store.heartbeat import ServerHeartbeat
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.postgres_database import set_up
@@ -22,6 +23,7 @@ from dragoman.store.server_state import ServerState
 from tests.identities.holders import holder
 from tests.postgres import PostgresServer
 from tests.store.opened import Clock
+from tests.waiting import LIMIT
 
 GRACE = 60.0
 
@@ -31,7 +33,7 @@ class Machine:
 
     def __init__(self, database: PostgresDatabase, clock: Clock, *keys: Identity) -> None:
         self.table = IdentityTable(
-            ServerHeartbeat(database, ServerState()), key_grace=GRACE, page=SharedMemory(), clock=clock
+            ServerHeartbeat(database, ServerState(), LIMIT), key_grace=GRACE, page=SharedMemory(), clock=clock
         )
         self.table.configure(keys)
 
@@ -82,7 +84,8 @@ class Shared:
 
 
 @pytest.fixture
-def shared(postgres: PostgresServer) -> Iterator[Shared]:
+def shared(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shared]:
+    monkeypatch.setattr(postgres_database, "TIMEOUT", LIMIT)
     shared = Shared(postgres, postgres.create())
     set_up(shared.database)
     yield shared

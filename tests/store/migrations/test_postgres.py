@@ -28,7 +28,7 @@ Columns = dict[str, list[tuple[str, str, bool]]]
 
 @contextmanager
 def _connected(address: str) -> Iterator[PostgresConnection]:
-    with closing(PostgresConnection(PostgresAddress(address), LIMIT)) as db:
+    with closing(PostgresConnection(PostgresAddress(address), LIMIT, LIMIT)) as db:
         yield db
 
 
