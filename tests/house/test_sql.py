@@ -11,7 +11,10 @@ import pytest
 
 _STORE = Path(__file__).parents[2] / "src/dragoman/store"
 # Modules of one engine.
-_OF_ONE = {"sqlite.py", "postgres.py", "heartbeat.py", "migrations/sqlite.py", "migrations/postgres.py"}
+_OF_ONE = {
+    *("sqlite.py", "postgres.py", "heartbeat.py", "file_import.py"),
+    *("migrations/sqlite.py", "migrations/postgres.py", "migrations/concurrent_index.py"),
+}
 # In place of the expressions of an f-string.
 _ANY = "x9"
 _NAME = r"[a-z_]\w*"

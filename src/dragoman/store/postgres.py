@@ -47,6 +47,8 @@ _MAX_REST = 10.0
 _GRACE = 1.0
 # Seconds for which a connection is used: an old server that was left running still answers.
 _MAX_AGE = 600.0
+# Seconds for a statement of unknown duration: nearly the most that the server can count.
+UNLIMITED = 20 * 86_400.0
 # A number that does not fit its column.
 _OUT_OF_RANGE = "22003"
 # Seconds that a statement waits for another transaction.
@@ -195,13 +197,7 @@ class PostgresConnection:
         statement = self._statements.get(table)
         if statement is None:
             names = (*table.own, *table.shared)
-            kinds = dict(
-                self.rows(
-                    "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
-                    " WHERE a.attrelid = CAST(? AS regclass) AND a.attnum > 0",
-                    (table.name,),
-                )
-            )
+            kinds = dict(self.rows(*_kinds_of(table.name)))
             arrays = ", ".join(f"CAST(? AS {kinds[name]}[])" for name in names)
             listed = ", ".join(names)
             statement = f"INSERT INTO {table.name} ({listed}) SELECT * FROM unnest({arrays})"
@@ -370,6 +366,26 @@ class PostgresConnection:
         """Run statements of PostgreSQL without values, in the open transaction."""
         self._control(statements)
 
+    def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row], /) -> int:
+        """Add many rows by COPY in the open transaction; returns their number. The server never takes back what a
+        client that stops in the middle of it has locked: for commands, which are ended by people."""
+        kinds = dict(self.rows(*_kinds_of(table)))
+        statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN".encode()
+
+        def send(driver: psycopg.Connection[Row]) -> int:
+            cursor = driver.cursor()
+            with cursor.copy(statement) as copying:
+                copying.set_types([kinds[name] for name in columns])
+                for row in rows:
+                    copying.write_row(row)
+            return cursor.rowcount
+
+        return self._call(send)
+
+    def beside(self) -> PostgresConnection:
+        """Another connection to the same database, whose statements take as long as they take."""
+        return PostgresConnection(self._address, UNLIMITED, self.lock_timeout)
+
     def close(self) -> None:
         self._is_closed = True
         self._let_go()
@@ -495,6 +511,15 @@ def _adapters() -> AdaptersMap:
 
 
 _ADAPTERS = _adapters()
+
+
+def _kinds_of(table: str) -> tuple[str, Values]:
+    """A query for the columns of a table with their types."""
+    return (
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
+        " WHERE a.attrelid = CAST(? AS regclass) AND a.attnum > 0",
+        (table,),
+    )
 
 
 def _cursor(driver: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:
