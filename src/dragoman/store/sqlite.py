@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ class SQLiteConnection(sqlite3.Connection):
     def number(self, statement: str, values: Values = (), /) -> int:
         return int(self.rows(statement, values)[0][0])
 
-    def each(self, statement: str, values: Values = (), /) -> Iterator[Any]:
+    def each(self, statement: str, values: Values = (), /) -> Generator[Any, None, None]:
         try:
             yield from self.execute(statement, values)
         except sqlite3.Error as error:
@@ -171,6 +171,12 @@ class SQLiteConnection(sqlite3.Connection):
         self.write_ahead(timeout)
         self.set_durable(is_durable)
         self._control("PRAGMA secure_delete = ON")
+
+    def reserve(self) -> None:
+        """Keep all other processes from the file until the connection is closed; `StoreBusy` if one has it open."""
+        self._control("PRAGMA locking_mode = EXCLUSIVE")
+        self._control("BEGIN IMMEDIATE")
+        self._control("ROLLBACK")
 
     def set_durable(self, is_durable: bool) -> None:
         """Whether each commit is on the disk when it returns."""
