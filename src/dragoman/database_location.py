@@ -23,6 +23,8 @@ class PostgresDatabase(Struct, frozen=True, kw_only=True):
     path: str
     # Seconds for which ingested journals are retained, since a failover may take their rows.
     journal_keep: float = 3600.0
+    # The name of this machine among the machines of the database.
+    machine: str = ""
 
     def __str__(self) -> str:
         return self.name

@@ -34,7 +34,7 @@ UNUSED = {"email", "html", "plistlib", "zoneinfo"}
 STARTS = {
     "import": ("import dragoman\n", 1, {*HEAVY, "argparse", "datetime", "hashlib", "msgspec", "pathlib", "sqlite3"}),
     "version": (COMMAND.format(words=["--version"]), 16, {*HEAVY, "hashlib", "sqlite3", "tomllib"}),
-    "usage": (COMMAND.format(words=["usage"]), 177, HEAVY),
+    "usage": (COMMAND.format(words=["usage"]), 178, HEAVY),
     "one translation": ("from dragoman import translate_request\n", 60, {*HEAVY, "sqlite3", "tomllib", "argparse"}),
 }
 

@@ -37,6 +37,7 @@ USED_UP = {
     "[[models.NAME.rules]]": {"targets"},
     '[prices."PROVIDER/MODEL"]': {"context_window", "per_request", "per_search"},
     "[keys.NAME]": {"key", "hash"},
+    "[storage]": {"machine", "journal_keep", "allow_unverified_database"},
 }
 TABLES = {**{section.heading: section.kinds for section in SECTIONS}, "when": file_schema.WHEN}
 

@@ -108,6 +108,10 @@ def run(options: argparse.Namespace) -> int:
         # From now on every reading has it.
         first = _first_key(options.first_key)
         settings = with_first_key(settings, first)
+    if settings.storage.database is not None:
+        from dragoman.store.postgres_database import prepare
+
+        prepare(settings.storage.database)
     reads_key_database = not options.lifeline
     has_stored_keys = reads_key_database and _has_stored_keys(settings, open_to_all=options.no_auth)
     protection_at = partial(protection_at_start, open_to_all=options.no_auth, has_stored_keys=has_stored_keys)
@@ -155,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
 def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
     """Whether the database has any gateway key. If that cannot be read, a gateway that other machines reach does not
     start without configured keys: it might serve them without any."""
-    from dragoman.store import StoreError
+    from dragoman.store.errors import StoreAway, StoreError
     from dragoman.store.identity_reader import has_identities
 
     database = settings.storage.location
@@ -165,6 +169,9 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
         if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
             # Until it is read, requests without a key are refused.
             return False
+        if isinstance(error, StoreAway):
+            # As if it had one: a server that is away may come back while other machines call this gateway.
+            return True
         raise ConfigError(
             key="storage.path",
             problem=f"gateway keys cannot be read from {database}: {error}",

@@ -217,6 +217,13 @@ def _path_right(value: object) -> str:
     return text
 
 
+def _machine(value: object) -> str:
+    text = values.read_string(value)
+    if not values.is_name(text):
+        raise values.unexpected(text, "a name of up to 64 letters, digits, ., _ and -")
+    return text
+
+
 def _tags(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table of strings")
@@ -405,9 +412,18 @@ LIMITS: dict[str, ValueType[object]] = {
     "connections_per_host": _count(1024, 65535),
 }
 
+DATABASE: ValueType[str] = ValueType(
+    type_name="address of a PostgreSQL database", example='"$DATABASE_URL"', read=values.read_string
+)
+
 STORAGE: dict[str, ValueType[object]] = {
     "store_responses": ValueType(type_name="boolean", example="false", read=values.read_boolean),
     "path": ValueType(type_name="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_string),
+    "database": DATABASE,
+    "machine": ValueType(type_name="name of letters, digits, `.`, `_` and `-`", example='"eu-1"', read=_machine),
+    "connections": _count(2, 64),
+    "journal_keep": _duration('"1 h"', lowest=1.0),
+    "allow_unverified_database": _BOOLEAN,
     "response_days": _count(30, 3650),
     "max_bytes": _size('"8 GiB"', lowest=0),
     "max_bytes_per_key": _size('"2 GiB"', lowest=0),

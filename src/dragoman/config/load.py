@@ -19,7 +19,8 @@ from dragoman.config.parsing import parse
 from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
-from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Timeouts
+from dragoman.config.storage import read_storage
 from dragoman.config.tables import ConfigTable, Problems, S
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
@@ -54,7 +55,7 @@ def read_settings(
     timeouts = _section(root, "timeouts", Timeouts, file_schema.TIMEOUTS)
     routing = _section(root, "routing", Routing, file_schema.ROUTING)
     limits = _section(root, "limits", Limits, file_schema.LIMITS)
-    storage = _section(root, "storage", Storage, file_schema.STORAGE)
+    storage = read_storage(root.table("storage"), environ, lambda path: _store_path(path, file, environ))
     telemetry = read_telemetry(root.table("telemetry"), environ)
     section = root.table("providers")
     tables = section.tables()
@@ -99,7 +100,7 @@ def read_settings(
         timeouts=timeouts,
         routing=routing,
         limits=limits,
-        storage=msgspec.structs.replace(storage, path=_store_path(storage.path, file, environ)),
+        storage=storage,
         telemetry=telemetry.telemetry,
     )
     warnings = (*read.warnings, *map(str, missing), *_warnings(settings, tables, keys.short), *_exposed(file, root))
@@ -207,6 +208,8 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
     if sends_in_clear(settings.telemetry):
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
+    if storage.database is not None and storage.allow_unverified_database:
+        yield "storage.database may be another server (allow_unverified_database = true): use sslmode=verify-full"
     if settings.telemetry.endpoint and not settings.has_telemetry_export:
         yield "telemetry exports request records, and there are none: [storage] has record_requests = false or no file"
     if storage.record_requests and storage.path == MEMORY:
@@ -235,7 +238,7 @@ def _holds_secrets(root: ConfigTable) -> bool:
     for table in root.table("providers").tables().values():
         if _literal(table.values.get("api_key")) or _has_secret_header(table):
             return True
-    return _has_secret_header(root.table("telemetry"))
+    return _literal(root.table("storage").values.get("database")) or _has_secret_header(root.table("telemetry"))
 
 
 def _has_secret_header(table: ConfigTable) -> bool:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from dragoman.database_location import MEMORY, DatabaseLocation, is_persistent
+from dragoman.database_location import MEMORY, DatabaseLocation, PostgresDatabase, is_persistent
 from dragoman.errors import ConfigError
 from dragoman.identities.identity import Identity
 from dragoman.model.losses import Strict
@@ -169,8 +169,23 @@ class Storage(Struct, frozen=True, kw_only=True):
     # Store responses and conversations. If `false`, requests that reference stored items are rejected.
     store_responses: bool = True
     # The database file. A relative path starts at the directory of the configuration. `:memory:` stores data only while
-    # the process runs. The default is `dragoman/state.db` in `$XDG_STATE_HOME`, or in `~/.local/state`.
+    # the process runs. The default is `dragoman/state.db` in `$XDG_STATE_HOME`, or in `~/.local/state`. If `database`
+    # is set, only the journals of this machine are beside this path.
     path: str = ""
+    # The address of a database of PostgreSQL that several machines share, in place of a file. `$NAME` reads an
+    # environment variable. No message shows more of it than hosts, ports and the name of the database. It needs the
+    # extra `postgres`. For a host other than loopback, the address needs `sslmode=verify-full`.
+    database: PostgresDatabase | None = None
+    # The name of this machine among the machines of the database. The default is the name of the host.
+    machine: str = ""
+    # Connections of each worker to the database for responses and conversations. Each worker has two more, for
+    # ingestion and for its heartbeat.
+    connections: int = 2
+    # How long ingested journals are retained with `database`: longer than a replica of the database can lag, since a
+    # failover may lose their rows, which are then ingested again.
+    journal_keep: float = 3600.0
+    # Accept `sslmode` below `verify-full` for another machine. Its identity is then not verified.
+    allow_unverified_database: bool = False
     # Days after the last addition until a response or conversation is deleted.
     response_days: int = 30
     # Limit for responses, conversations, their items and events of background responses of all keys. Beyond it,
@@ -196,8 +211,8 @@ class Storage(Struct, frozen=True, kw_only=True):
     on_write_failure: str = "serve"
     # Recorded part of a client's address: its `network` (/24 for IPv4, /48 for IPv6), the `full` address, or `off`.
     client_addresses: str = "network"
-    # How long gateway keys of the database are accepted while the file cannot be read, as on a disk that fails. After
-    # that, they get 503 until the gateway can read the file.
+    # How long gateway keys of the database are accepted while the database does not answer, or its file cannot be read,
+    # as on a disk that fails. After that, they get 503 until the gateway can read it.
     key_grace: float = 60.0
     # Time zone of days in totals by day. The default is the time zone of the machine.
     time_zone: str = ""
@@ -205,7 +220,7 @@ class Storage(Struct, frozen=True, kw_only=True):
     @property
     def location(self) -> DatabaseLocation:
         """Where the data is stored."""
-        return self.path or MEMORY
+        return self.database or self.path or MEMORY
 
     @property
     def is_persistent(self) -> bool:

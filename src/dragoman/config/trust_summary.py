@@ -16,6 +16,8 @@ from dragoman.providers.catalogue import CatalogueEntry
 _DESCRIBED_KEYS = ("base_url", "api_key", "headers", "allow_plaintext_key")
 _FROM_OPTIONS = "an address that its options make"
 # Sections whose members are shown unchanged.
+# But an address, which may have a password.
+_DATABASE = ("storage", "database")
 _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
@@ -96,7 +98,8 @@ def _keys(values: Mapping[str, object]) -> Iterator[str]:
 def _plain(values: Mapping[str, object]) -> Iterator[str]:
     for section in _PLAIN:
         for name, value in _table(values, section).items():
-            yield f"sets {dotted((section, name))} = {value}"
+            is_secret = (section, name) == _DATABASE and isinstance(value, str) and is_literal(value)
+            yield f"sets {dotted((section, name))} = {'an address in the file' if is_secret else value}"
 
 
 def describe_route(route: RouteConfig) -> str:

@@ -88,7 +88,7 @@ class Runtime:
         self.state = state or StoredState(settings.storage, log)
         # The usage recorder, once it is started.
         self.usage_recorder: UsageRecorder = (
-            former.usage_recorder if former is not None else UsageRecorder(settings.storage, log)
+            former.usage_recorder if former is not None else UsageRecorder(settings.storage, log, now=self.state.now)
         )
         metrics.recorded = self.usage_recorder.recorded
         self.guard = guard or Guard(settings)

@@ -222,7 +222,8 @@ class IngestThread:
         restored = ingester.restore_retained()
         if restored:
             self._log("warn", f"the database has lost records: {restored} journals are ingested again")
-        ingester.remove_retained(self._clock() // 1000)
+        # Files have the time of this machine, not that of the server.
+        ingester.remove_retained(time.time_ns() // 1000)
         # The present journal is looked at even if it has not grown.
         self._applied = (None, 0)
         self._compares = now + _COMPARE_EVERY

@@ -16,6 +16,7 @@ from dragoman.identities.identity import StoredIdentity
 from dragoman.store.errors import StoreError, store_error
 from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.migrations.sqlite import IDENTITIES_VERSION, STEPS
+from dragoman.store.server_state import ServerState
 from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
 if TYPE_CHECKING:
@@ -180,14 +181,13 @@ def count_identities(database: DatabaseLocation, now: float) -> IdentityCount:
         return reader.count(now)
 
 
-def reader_of(database: DatabaseLocation) -> IdentityReader | ServerHeartbeat:
-    """The reader of a database's identities."""
+def reader_of(database: DatabaseLocation, server: ServerState | None = None) -> IdentityReader | ServerHeartbeat:
+    """The reader of a database's identities; one of a server writes the state of the server."""
     if isinstance(database, str):
         return IdentityReader(database)
     from dragoman.store.heartbeat import ServerHeartbeat
-    from dragoman.store.server_state import ServerState
 
-    return ServerHeartbeat(database, ServerState())
+    return ServerHeartbeat(database, server or ServerState())
 
 
 def _has_tables(db: SQLiteConnection) -> bool:

@@ -19,7 +19,7 @@ import psycopg
 from psycopg import conninfo
 from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import AdaptersMap, Loader
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import Conninfo, Format, TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
@@ -65,7 +65,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "23505": (StoreConflict, "another transaction added the same row"),
     "40001": (StoreConflict, "another transaction changed the same rows"),
     "40P01": (StoreConflict, "two transactions waited for each other"),
-    "42501": (StoreError, "its role lacks a privilege: dragoman doctor names it"),
+    "42501": (StoreError, "its role lacks a privilege; a role that may change tables runs dragoman db migrate"),
     "42P01": (StoreError, "a table is missing: run dragoman db migrate"),
     "53100": (StoreFull, "the disk of the server is full"),
     "53300": (StoreBusy, "the server has no connection left"),
@@ -117,10 +117,33 @@ class PostgresAddress:
     def __repr__(self) -> str:
         return f"PostgresAddress({self._place})"
 
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that are connected to; "" is a local socket."""
+        if "service" in self._parameters:
+            # A file of the driver has them.
+            return ("service",)
+        return tuple((self._effective("hostaddr") or self._effective("host")).split(","))
+
+    @property
+    def sslmode(self) -> str:
+        """How the server is verified."""
+        return self._effective("sslmode")
+
+    def _effective(self, name: str) -> str:
+        """A parameter, else the environment's or the driver's own."""
+        return self._parameters.get(name) or _defaults().get(name, "")
+
     def text(self, timeout: float) -> str:
         """The address for the driver, which may take some seconds per host to connect."""
         seconds = str(max(int(timeout), _MIN_CONNECT_TIMEOUT))
         return conninfo.make_conninfo(**{"connect_timeout": seconds, **self._parameters})
+
+
+def _defaults() -> dict[str, str]:
+    """Parameters of the driver's environment variables, and those of the driver itself."""
+    found = Conninfo.get_defaults()
+    return {each.keyword.decode(): each.val.decode(errors="replace") for each in found if each.val is not None}
 
 
 def _place(parameters: dict[str, str]) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from dragoman.database_location import PostgresDatabase
+from dragoman.errors import ConfigError
+from dragoman.store.errors import StoreAway, StoreBusy, StoreError
 from dragoman.store.migrations.postgres import STEPS, migrate
-from dragoman.store.postgres import LOCK_TIMEOUT, UNLIMITED, PostgresAddress, PostgresConnection
+from dragoman.store.postgres import LOCK_TIMEOUT, SCHEMA, UNLIMITED, PostgresAddress, PostgresConnection
 
 # Seconds that a statement may take.
 TIMEOUT = 5.0
@@ -30,6 +34,21 @@ def set_up(database: PostgresDatabase) -> None:
     db = PostgresConnection(PostgresAddress(database.address), TIMEOUT)
     try:
         if db.versions == (0, 0):
+            db.timeout = UNLIMITED
             migrate(db)
     finally:
         db.close()
+
+
+def prepare(database: PostgresDatabase) -> None:
+    """Make the tables of an empty database at a start; `ConfigError` if it has others than this release can use, or
+    none. A server that is away is no error: the heartbeat keeps asking for it."""
+    try:
+        set_up(database)
+        with closing(connect_to(database)) as db:
+            db.ask(f"SELECT version FROM {SCHEMA}.schema_version")
+    except (StoreAway, StoreBusy):
+        return
+    except StoreError as error:
+        remedy = "dragoman doctor checks the database"
+        raise ConfigError(key="storage.database", problem=str(error), remedy=remedy) from None

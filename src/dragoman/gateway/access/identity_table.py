@@ -34,6 +34,7 @@ from dragoman.identities.identity import DATABASE, LOCAL_OWNER, Identity
 from dragoman.identities.key_text import digest_of, is_mistyped
 from dragoman.store import StoreError
 from dragoman.store.identity_reader import IdentitySource, reader_of
+from dragoman.store.server_state import ServerState
 
 # Seconds between two questions to the database, and for its thread to end.
 POLL_INTERVAL = 0.5
@@ -294,10 +295,15 @@ class IdentityTable:
 
 
 def identity_table(
-    storage: Storage, page: SharedMemory | None, report: Report | None, *, reads_database: bool
+    storage: Storage,
+    page: SharedMemory | None,
+    report: Report | None,
+    *,
+    reads_database: bool,
+    server: ServerState | None = None,
 ) -> IdentityTable:
     """The table of a worker, with the keys of the database."""
-    reader = reader_of(storage.location) if reads_database and storage.is_persistent else None
+    reader = reader_of(storage.location, server) if reads_database and storage.is_persistent else None
     return IdentityTable(reader, key_grace=storage.key_grace, page=page, report=report)
 
 

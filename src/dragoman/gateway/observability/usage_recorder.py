@@ -32,6 +32,8 @@ MACHINE, REJECT = "machine", "reject"
 # Maximum records of rejected clients per minute, about 80 MB per day.
 _MAX_UNAUTHENTICATED_PER_MINUTE = 60
 _MINUTE = 60.0
+# In nanoseconds.
+_SECOND = 1_000_000_000
 
 
 class RecordingStatus(Struct, frozen=True, kw_only=True):
@@ -53,12 +55,20 @@ class RecordingStatus(Struct, frozen=True, kw_only=True):
 class UsageRecorder:
     """The journal of one process and its drain. It outlives changes of the configuration."""
 
-    def __init__(self, storage: Storage, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._storage = storage
         # How much of a client's address is recorded.
         self.addresses = storage.client_addresses
         self._log = log
         self._clock = clock
+        # The time by which records expire, in seconds since 1970.
+        self._now = now
         # Removes what requests left in memory.
         self.on_rotated: Callable[[], None] = lambda: None
         self._journal: Journal | None = None
@@ -100,6 +110,7 @@ class UsageRecorder:
             tend=self._have_tended,
             log=self._log_from_thread,
             on_ingested=on_ingested,
+            clock=lambda: int(self._now() * _SECOND),
         )
         self._ingest_thread.start()
 

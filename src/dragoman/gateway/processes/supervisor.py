@@ -90,8 +90,8 @@ def serve(
 
 
 def check_store(storage: Storage) -> None:
-    """Open and close the store; a `ConfigError` has the reason if that fails."""
-    if storage.store_responses and storage.is_persistent:
+    """Open and close the store; a `ConfigError` has the reason if that fails. A database server may be away."""
+    if storage.store_responses and storage.is_persistent and storage.database is None:
         open_tables(storage.location, storage.response_days).close()
 
 

@@ -36,10 +36,12 @@ from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.gateway.telemetry_target import TelemetryTarget
 from dragoman.gateway.thread_offload import share_interpreter
 from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.http.server import HttpServer, ServerLimits
+from dragoman.store.server_state import ServerState
 
 T = TypeVar("T")
 _LAST_MOMENTS = 5.0
@@ -62,14 +64,18 @@ class Worker:
         self._configuration = Configuration(worker_settings, settings)
         self._metrics = Metrics()
         settings = self._configuration.settings
+        storage, log = settings.storage, worker_settings.log
+        server = ServerState(self._report_server) if storage.database is not None else None
         # One worker is enough to report what all of them read.
         self._identities = identity_table(
-            settings.storage,
+            storage,
             worker_settings.page,
             self._warn if worker_settings.number == 0 else None,
             reads_database=worker_settings.reads_key_database,
+            server=server,
         )
-        self._runtime = Runtime(settings, self._metrics, worker_settings.log, guard=self._guard())
+        state = StoredState(storage, log, server=server)
+        self._runtime = Runtime(settings, self._metrics, log, state, guard=self._guard())
         self._others = (
             PeerWorkers(worker_settings.page, worker_settings.number, worker_settings.token, self._metrics)
             if worker_settings.token
@@ -80,7 +86,7 @@ class Worker:
             if self._others
             else WorkerChannel(worker_settings.page, worker_settings.number, worker_settings.token)
         )
-        self._persisted_cooldowns = PersistedCooldowns(lambda: self._runtime, time.time)
+        self._persisted_cooldowns = PersistedCooldowns(lambda: self._runtime, state.now)
         self._state_sync = RoutingStateSync(self.channel, lambda: self._runtime, self._persisted_cooldowns)
         self._checks = Checks(lambda: self._runtime)
         self._collector = TelemetryTarget(lambda: self._runtime)
@@ -196,6 +202,11 @@ class Worker:
     def _guard(self) -> Guard:
         configuration = self._configuration
         return Guard(configuration.settings, configuration.protection, self._worker_settings.page, self._identities)
+
+    def _report_server(self, message: str, reason: str) -> None:
+        """Log that the server of the database is away, or answers again; its thread calls this."""
+        if self._worker_settings.number == 0:
+            self._worker_settings.log.event("warn", message, **({"reason": reason} if reason else {}))
 
     def _warn(self, message: str, fields: Mapping[str, str]) -> None:
         self._worker_settings.log.event("warn", message, **fields)

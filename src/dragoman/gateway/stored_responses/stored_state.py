@@ -29,6 +29,7 @@ from dragoman.gateway.thread_offload import offload
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.routing.target import Target
 from dragoman.store import Store, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store.server_state import ServerState
 from dragoman.store.worker_thread import Alarm
 
 # Seconds until the next check for expired rows, if there were none.
@@ -38,21 +39,32 @@ _LOOKING = 1.0
 
 
 class StoredState:
-    """The stored state of one process; several share the file. `store` is None where nothing is stored. `clock` and
-    `alarm` time the waiting for a busy store: see `StoreThread`."""
+    """The stored state of one process; several share the database. `store` is None where nothing is stored. `clock` and
+    `alarm` time the waiting for a busy store: see `StoreThread`. `server` is the state of a database server."""
 
     def __init__(
-        self, storage: Storage, log: Log, clock: Callable[[], float] = time.monotonic, alarm: Alarm | None = None
+        self,
+        storage: Storage,
+        log: Log,
+        clock: Callable[[], float] = time.monotonic,
+        alarm: Alarm | None = None,
+        server: ServerState | None = None,
     ) -> None:
         self.storage = storage
+        self.server = server
+        # The time by which rows expire, in seconds since 1970: that of the server, if several machines have the rows.
+        self.now: Callable[[], float] = time.time if server is None else server.now
         self._log = log
         self._clock = clock
         self.store: Store | None = None
         bytes_by_owner: dict[bytes, int] = {}
         if storage.store_responses:
-            tables = open_tables(storage.location, storage.response_days)
-            bytes_by_owner = tables.bytes_by_owner()
-            self.store = Store(tables, self._lost, clock, alarm)
+            count = 1 if storage.database is None else storage.connections
+            tables = [open_tables(storage.location, storage.response_days, self.now) for _ in range(count)]
+            if storage.database is None:
+                bytes_by_owner = tables[0].bytes_by_owner()
+            # A server is asked by the first request of each owner: it may be away now.
+            self.store = Store(tables[0], self._lost, clock, alarm, tables[1:])
         self.quota = Quota(storage, self.store, log, clock, bytes_by_owner)
         self.leases = Leases(self.store, log)
         self.background = Background(storage.max_background_responses, log)

@@ -1,0 +1,67 @@
+"""`[storage]`: where data is stored, in a file or in a database of PostgreSQL. No message has the address of a
+database, which may have a password: it has hosts, ports and the database's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from dragoman.config import file_schema
+from dragoman.config.environment import resolved
+from dragoman.config.settings import Storage
+from dragoman.config.tables import ConfigTable
+from dragoman.config.values import invalid, is_loopback
+from dragoman.database_location import MEMORY, PostgresDatabase
+from dragoman.errors import ConfigError
+
+_DATABASE = "database"
+_VERIFIED = "verify-full"
+
+
+def read_storage(table: ConfigTable, environ: Mapping[str, str], path_of: Callable[[str], str]) -> Storage:
+    """The table with its paths and the address of its database resolved; its problems are reported there."""
+    table.refuse_others(file_schema.STORAGE)
+    kinds = {name: kind for name, kind in file_schema.STORAGE.items() if name != _DATABASE}
+    storage = table.fill(Storage, kinds)
+    storage = replace(storage, path=path_of(storage.path))
+    written = table.take(_DATABASE, file_schema.DATABASE)
+    if written is None:
+        return storage
+    try:
+        return replace(storage, database=_database(written, storage, environ))
+    except ConfigError as error:
+        table.complain(_DATABASE, error.problem, error.remedy)
+        return storage
+
+
+def _database(written: str, storage: Storage, environ: Mapping[str, str]) -> PostgresDatabase:
+    address = resolved(written, environ)
+    try:
+        from dragoman.store.postgres import PostgresAddress
+    except ImportError:
+        problem = "a database of PostgreSQL needs psycopg, which is not installed"
+        raise invalid(problem, "pip install 'dragoman[postgres]'") from None
+    # Only a configuration with a database needs them.
+    from socket import gethostname
+
+    from dragoman.store.errors import StoreError
+
+    try:
+        parsed = PostgresAddress(address)
+    except StoreError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise invalid(problem, remedy) from None
+    is_local = all(not host or host[0] in "/@" or is_loopback(host) for host in parsed.hosts)
+    if not (is_local or parsed.sslmode == _VERIFIED or storage.allow_unverified_database):
+        problem = f"the connection to {parsed} is not verified: sslmode is {parsed.sslmode}, which is below {_VERIFIED}"
+        raise invalid(problem, f"add sslmode={_VERIFIED} to the address, or set allow_unverified_database = true")
+    if storage.path in ("", MEMORY):
+        raise invalid("needs a directory for the journals of this machine", "name a file in storage.path")
+    return PostgresDatabase(
+        address=address,
+        name=str(parsed),
+        path=storage.path,
+        journal_keep=storage.journal_keep,
+        machine=storage.machine or gethostname(),
+    )
