@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloade
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use, roles_for
 from dragoman.gateway.access.grant import AccessGrant, Head, head_of
+from dragoman.gateway.access.guard import Guard
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.framework import send_error
 from dragoman.gateway.advice import Advice, Called, of_error
@@ -48,6 +49,7 @@ from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, EndpointKi
 from dragoman.gateway.peer_workers import PeerWorkers
 from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
+from dragoman.http.request import HeadDecision
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import ADMIN, Identity, format_tags
@@ -57,6 +59,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.ids import new_id
 from dragoman.records.journal_entry import CONVERSATION, COUNT, LIST, OTHER
 from dragoman.sessions.fact_extraction import facts_in
+from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store import StoreError
 from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
@@ -112,6 +115,19 @@ SERVED: dict[EndpointKind, Callable[[Incoming], Awaitable[None]]] = {
 }
 
 
+# Members of a record from `client_protocol` to `tags`.
+_Described: TypeAlias = tuple[str, str, str, str, str, str, str, ExchangeFacts, str, str, str]
+
+
+class Admitted(HeadDecision, frozen=True):
+    """A head with which requests are let in, until keys or the configuration change."""
+
+    guard: Guard
+    grant: AccessGrant
+    client_request: ClientRequest
+    described: _Described
+
+
 class App:
     """The requests of one process. `runtime` is replaced when the configuration changes."""
 
@@ -135,18 +151,22 @@ class App:
         runtime = self.runtime
         if self.lame_duck:
             request.closes = True
-        guard = runtime.guard
-        head = head_of(request, guard.identities.changes)
-        grant = guard.grants.get(head)
-        if grant is None or not (grant.lasts or guard.holds(grant)):
-            grant = await self._decide(runtime, request, head)
-            if grant is None:
+        guard, head = runtime.guard, request.shared_head
+        admitted = None if head is None else head.decision
+        if (
+            not isinstance(admitted, Admitted)
+            or admitted.guard is not guard
+            or (grant := admitted.grant).changes != guard.identities.changes
+            or not (grant.lasts or guard.holds(grant))
+        ):
+            admitted = await self._admit(runtime, request)
+            if admitted is None:
                 return
-        api_path, key = grant.api_path, grant.key
+        client_request = admitted.client_request
+        api_path, key = client_request.api_path, client_request.key
         is_talk = api_path.kind is _CONVERSATION
-        named_launch = request.table.get(LAUNCH)
-        launch = "" if named_launch is None else launch_name(named_launch)
-        record = self._record(request, api_path, grant.address, key, launch)
+        now = time.time_ns() // 1000
+        record = Record(new_id(now, random_token), runtime.clock(), now, *admitted.described)
         builder = RecordBuilder(record, runtime.clock, runtime.finish)
         if runtime.usage_recorder.waits:
             builder.on_finalized = partial(self._hold, runtime, request)
@@ -163,9 +183,8 @@ class App:
                     self._send_error(runtime, request, builder, error)
                     return
             if is_talk:
-                client_request = ClientRequest(
-                    api_path, request.headers, request.table, request.query, key, grant, key_slot=key_slot
-                )
+                if key_slot is not None:
+                    client_request = replace(client_request, key_slot=key_slot)
                 body = received(runtime, request, builder.record.key)
                 await serve(Exchange(runtime, client_request, request, builder), body)
             else:
@@ -189,6 +208,24 @@ class App:
             builder.finalize()
             if request.held is not None:
                 await request.held
+
+    async def _admit(self, runtime: Runtime, request: ServerRequest) -> Admitted | None:
+        """Decide by the head whether a request is let in; None if it is answered already."""
+        guard, shared = runtime.guard, request.shared_head
+        head = head_of(request, guard.identities.changes)
+        grant = guard.grants.get(head)
+        if grant is None or not (grant.lasts or guard.holds(grant)):
+            grant = await self._decide(runtime, request, head)
+            if grant is None:
+                return None
+        api_path, key = grant.api_path, grant.key
+        client_request = ClientRequest(api_path, request.headers, request.table, request.query, key, grant)
+        launch = launch_name(request.table.get(LAUNCH))
+        described = self._described(request, api_path, grant.address, key, launch)
+        admitted = Admitted(guard, grant, client_request, described)
+        if shared is not None and guard.grants.get(head) is grant:
+            shared.decision = admitted
+        return admitted
 
     async def _decide(self, runtime: Runtime, request: ServerRequest, head: Head) -> AccessGrant | None:
         """Decide whether a request is let in; None if it was refused, or was about the gateway itself and served."""
@@ -398,16 +435,20 @@ class App:
         self, request: ServerRequest, api_path: ApiPath, address: str, key: Identity | None = None, launch: str = ""
     ) -> Record:
         """The record of a request that begins."""
-        runtime, headers, now, path = self.runtime, request.table, time.time_ns() // 1000, api_path.rest
+        now = time.time_ns() // 1000
+        described = self._described(request, api_path, address, key, launch)
+        return Record(new_id(now, random_token), self.runtime.clock(), now, *described)
+
+    def _described(
+        self, request: ServerRequest, api_path: ApiPath, address: str, key: Identity | None, launch: str
+    ) -> _Described:
+        """What the record of a request has of its head."""
+        headers, path = request.table, api_path.rest
         trace, trace_state = read_trace_context(request.headers) if PARENT in headers else ("", "")
-        return Record(
-            new_id(now, random_token),
+        return (
             api_path.protocol or _client_protocol(request),
             path if len(path) < KEY_LENGTH else without_key_texts(path),
-            runtime.clock(),
-            now,
-            # Most are conversations, and members of an enumeration are slow to look up.
-            CONVERSATION if api_path.kind is _CONVERSATION else _RECORD_KINDS.get(api_path.kind, ""),
+            _RECORD_KINDS.get(api_path.kind, ""),
             address,
             _program(headers.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH]),
             "" if key is None else key.name,

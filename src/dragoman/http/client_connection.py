@@ -86,13 +86,18 @@ class ClientConnection(asyncio.Protocol):
         """Read on, or put aside what must wait."""
         if self.closing:
             return
-        parser = self.parser
+        parser, phase = self.parser, self.phase
+        if (phase is IDLE or phase is FRESH) and not self.paused and len(data) <= LARGE_READ:
+            message = parser.known_message(data)
+            if message is not None:
+                self._begin(message)
+                return
         if parser.incoming is None and (self.current is not None or self.paused) and not parser.final:
             self.backlog += data
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
-        if self.phase is BODY:
+        if phase is BODY:
             self.since = self.loop.time()
         before = parser.piece_count
         at, end = 0, len(data)
@@ -321,14 +326,7 @@ class ClientConnection(asyncio.Protocol):
         elif parser.queue:
             message = parser.queue.popleft()
             if isinstance(message, ServerRequest):
-                self.phase = BUSY
-                self.current = message
-                self.serving = False
-                self.server.busy += 1
-                if self.task is None:
-                    self.task = self.loop.create_task(self._serve())
-                else:
-                    self._wake()
+                self._begin(message)
             else:
                 self._refuse(message)
         elif parser.final:
@@ -341,6 +339,17 @@ class ClientConnection(asyncio.Protocol):
             self._wait_in(HEAD if parser.in_head else IDLE)
             if self.holding:
                 self.release()
+
+    def _begin(self, message: ServerRequest) -> None:
+        """Have a message handled."""
+        self.phase = BUSY
+        self.current = message
+        self.serving = False
+        self.server.busy += 1
+        if self.task is None:
+            self.task = self.loop.create_task(self._serve())
+        else:
+            self._wake()
 
     def _wait_in(self, phase: ConnectionPhase) -> None:
         """Enter a phase, or stay in it without a new start; a client without any data stays fresh."""

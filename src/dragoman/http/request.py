@@ -43,6 +43,24 @@ class ResponseOutput(Protocol):
         ...
 
 
+class ServerLimits(Struct, frozen=True, kw_only=True):
+    """Limits for a client: bytes, and seconds of silence."""
+
+    # A message's line and headers together, and how many headers.
+    header_bytes: int
+    header_count: int
+    # From a message's first byte to the end of its headers, and from a new connection to its first byte.
+    header_timeout: float
+    # Silence within a body that the handler waits for.
+    body_timeout: float
+    # From a reply to the next message.
+    idle_timeout: float = 75.0
+    # No progress in what a client has left to read, once nothing more is written.
+    unread_timeout: float = 10.0
+    # Unsent bytes of a slow client after which the handler is informed.
+    write_buffer: int = 64 * 1024
+
+
 class RequestTarget:
     """A request's target taken apart: `authority` is that of an absolute form, "" for the usual form."""
 
@@ -61,6 +79,29 @@ class RequestTarget:
         self.path, _, self.query = text.partition("?")
 
 
+class HeadDecision(Struct, frozen=True):
+    """What a handler decided by a head alone, so that it holds for each message with this head. Handlers have their own
+    classes of it."""
+
+
+class RequestHead(Struct, eq=False):
+    """A head that may come again, but for the length of the body, which is no part of it."""
+
+    method: str
+    path: str
+    query: str
+    headers: HeaderList
+    table: dict[bytes, bytes]
+    peer: str
+    # With which limits it was accepted.
+    limits: ServerLimits
+    decision: HeadDecision | None = None
+
+    def __repr__(self) -> str:
+        # No credentials may reach a log.
+        return f"RequestHead(method={self.method!r}, path={self.path!r})"
+
+
 class ServerRequest(Struct, eq=False):
     """A message whose head is complete, and the reply to it: either `respond`, or `start`, `write` … and `end`."""
 
@@ -77,6 +118,8 @@ class ServerRequest(Struct, eq=False):
     modern: bool
     # Whether the connection ends with the reply; a handler may wish it to.
     closes: bool
+    # Its head, where that is shared with other messages.
+    shared_head: RequestHead | None = None
     started: bool = False
     ended: bool = False
     # The head of a streamed reply until it is sent.

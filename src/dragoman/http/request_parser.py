@@ -19,9 +19,11 @@ from httptools import (
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.http.body import Body, BodySource
+from dragoman.http.body import HELD, HIGH_WATER, Body, BodySource
+from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.header_lines import EMPTY_LINE, LINE_END, HeaderLines
-from dragoman.http.request import RequestTarget, ResponseOutput, ServerRequest
+from dragoman.http.known_heads import divided
+from dragoman.http.request import RequestHead, RequestTarget, ResponseOutput, ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class RequestParser:
         # Why a callback stopped the parser: status and message. The error itself would know the frames it went through.
         self._failure: tuple[int, str] | None = None
         self._replaying = False
+        # Whether the parser has not seen the head of the message that is being read.
+        self._is_known = False
         # Bytes since the last parser event other than a part of a head.
         self._unreported = 0
         # A head of which a part has come, and the line feeds in it.
@@ -101,6 +105,27 @@ class RequestParser:
         self._request_line: RequestLine | None = None
         self._header_of = HeaderLines().__getitem__
 
+    def known_message(self, data: bytes) -> ServerRequest | None:
+        """The message that a read between two messages begins, if its head is known and nothing follows on it; None if
+        the read is to be fed."""
+        found = divided(data)
+        if found is None:
+            return None
+        key, length, start = found
+        head = self.server.heads.get((self.peer, key))
+        size = len(data) - start
+        if head is None or size > length or head.limits is not self.server.limits:
+            return None
+        pieces = ByteBuffer(size, [data[start:]])
+        body = Body(self.owner, length, False, size == length, False, size, HIGH_WATER, HELD, pieces)
+        known = ServerRequest(
+            self.owner, head.method, head.path, head.query, head.headers, head.table, body, self.peer, True, False, head
+        )
+        if size < length:
+            self.incoming = known
+            self._is_known = True
+        return known
+
     def feed(self, data: bytes) -> None:
         """Read on."""
         at, end, empty_lines = 0, len(data), 0
@@ -108,6 +133,13 @@ class RequestParser:
             request = self.incoming
             if request is not None and (length := request.content.length) is not None:
                 cut = at + length - request.content.size
+                if self._is_known:
+                    self._pieces.append(data[at:cut])
+                    if cut <= end:
+                        self._is_known = False
+                        self._hand_on(True)
+                    at = cut
+                    continue
             elif request is not None:
                 empty_lines += 1
                 cut = after_empty_line(self._chunks_tail, data, at) if empty_lines <= MAX_EMPTY_LINES else end
@@ -304,9 +336,13 @@ class RequestParser:
         else:
             length = int(table.get(b"content-length", b"0"))
         expects = b"expect" in table and first.modern and expects_proceed(headers)
+        closes = not parser.should_keep_alive()
+        shared: RequestHead | None = None
         if first.target.authority or b"upgrade" in table:
             headers = own_headers(headers, first.target)
             table = dict(reversed(headers))
+        elif length and first.modern and not (expects or closes or self.in_head):
+            shared = self._known_head(first, headers, head)
         self.incoming = ServerRequest(
             self.owner,
             first.method,
@@ -317,7 +353,8 @@ class RequestParser:
             Body(self.owner, length, expects),
             self.peer,
             first.modern,
-            not parser.should_keep_alive(),
+            closes,
+            shared,
         )
         self.queue.append(self.incoming)
         self._fed = b""
@@ -326,6 +363,22 @@ class RequestParser:
             self.in_head = False
             self._partial_head.clear()
             self._line_feeds = 0
+
+    def _known_head(self, first: RequestLine, headers: HeaderList, written: bytes) -> RequestHead:
+        """A head from now on known."""
+        headers = [header for header in headers if header[0] != b"content-length"]
+        target = first.target
+        head = RequestHead(
+            first.method,
+            target.path,
+            target.query,
+            headers,
+            dict(reversed(headers)),
+            self.peer,
+            self.server.limits,
+        )
+        self.server.heads.remember(head, written)
+        return head
 
     # Checks of a head.
 

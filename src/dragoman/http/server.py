@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from dragoman.http.client_connection import ClientConnection
-from dragoman.http.request import ServerRequest
+from dragoman.http.known_heads import KnownHeads
+from dragoman.http.request import ServerLimits, ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
 __all__ = ["Handler", "HttpServer", "Refuse", "ServerLimits", "ServerRequest"]
@@ -26,24 +25,6 @@ MIN_SWEEP_SECONDS, MAX_SWEEP_SECONDS = 0.02, 1.0
 CHUNK_TIME = 2e-6
 
 
-class ServerLimits(Struct, frozen=True, kw_only=True):
-    """Limits for a client: bytes, and seconds of silence."""
-
-    # A message's line and headers together, and how many headers.
-    header_bytes: int
-    header_count: int
-    # From a message's first byte to the end of its headers, and from a new connection to its first byte.
-    header_timeout: float
-    # Silence within a body that the handler waits for.
-    body_timeout: float
-    # From a reply to the next message.
-    idle_timeout: float = 75.0
-    # No progress in what a client has left to read, once nothing more is written.
-    unread_timeout: float = 10.0
-    # Unsent bytes of a slow client after which the handler is informed.
-    write_buffer: int = 64 * 1024
-
-
 class HttpServer:
     """A factory of connections for `loop.create_server`. `limits` may be replaced while it runs."""
 
@@ -51,6 +32,7 @@ class HttpServer:
         self.handler = handler
         self.refuse = refuse
         self.limits = limits
+        self.heads = KnownHeads()
         # Exchanges under way: handlers that have not returned.
         self.busy = 0
         self.retired = False

@@ -25,11 +25,12 @@ class Record(Struct):
     """One exchange. Its parts set the fields as they learn them; no field holds content of a prompt or a response."""
 
     id: str
-    client_protocol: str
-    path: str
     # Seconds of the loop's clock, as all times here but `time`: microseconds of the wall clock.
     started: float
     time: int
+    # From here on, up to `tags`, as its head says.
+    client_protocol: str
+    path: str
     # Kind of the exchange (`records/journal_entry.py`); "" for requests that are not recorded.
     kind: str = CONVERSATION
     # Address, user agent and gateway key of the client.

@@ -181,6 +181,8 @@ class Worker:
             settings, self._metrics, log, old.state, guard=self._guard(), former=old
         )
         self._server.limits = server_limits(settings.limits, settings.timeouts)
+        # They know decisions of the former configuration.
+        self._server.heads.clear()
         self._closing = asyncio.get_running_loop().create_task(old.close())
         self._follow_checks()
         self._bind_names()
