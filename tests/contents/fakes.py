@@ -77,10 +77,12 @@ _FAKES: dict[str, list[str | tuple[str, str]]] = {
     "age-key": ["AGE-SECRET" + "-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQPZRY9X8GF2TVDW0S3JN54KHCE"],
     "json-web-token": [_jwt()],
     "private-key": [
-        f"-----BEGIN {kind}PRIVATE" + f" KEY-----\n{_PEM}\n{_PEM}=\n-----END {kind}PRIVATE" + " KEY-----"
-        for kind in ("", "RSA ", "OPENSSH ", "EC ")
-    ]
-    + ["-----BEGIN PGP PRIVATE" + f" KEY BLOCK-----\n\n{_PEM}\n-----END PGP PRIVATE" + " KEY BLOCK-----"],
+        *(
+            f"-----BEGIN {kind}PRIVATE" + f" KEY-----\n{_PEM}\n{_PEM}=\n-----END {kind}PRIVATE" + " KEY-----"
+            for kind in ("", "RSA ", "OPENSSH ", "EC ")
+        ),
+        "-----BEGIN PGP PRIVATE" + f" KEY BLOCK-----\n\n{_PEM}\n-----END PGP PRIVATE" + " KEY BLOCK-----",
+    ],
     "authorization": [("Authorization: Bear" + "er " + _A40, _A40), ("authorization: Bas" + "ic " + _A20, _A20)],
     "connection-password": [
         ("postgres://user:" + "p4ss-w0rd" + "@db.internal:5432/app", "p4ss-w0rd"),
