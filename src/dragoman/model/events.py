@@ -1,11 +1,10 @@
-"""The stream algebra: an answer as it grows, and the table of legal orders.
+"""Stream events: a response as a sequence of frozen values, and the legal orders of these values.
 
-    stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed
-    note   = UsageReported | Heartbeat | ChoicesTold, which comes before Stopped
-    each index: PartStarted once, PartGrew while open, PartEnded once
+stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed note   = UsageReported | Heartbeat |
+ChoiceReported, which comes before Stopped each index: PartStarted once, PartGrew while open, PartEnded once
 
-Parts may overlap; an encoder whose protocol cannot express that serialises them first (`rules.part_serializer`).
-"""
+Parts may overlap. An encoder whose protocol has no overlapping parts serialises them first
+(`rules.part_serializer`)."""
 
 from __future__ import annotations
 
@@ -20,45 +19,39 @@ from dragoman.model.response import Stop, Usage
 
 
 class TextDelta(Struct, frozen=True):
-    """More text, thinking or refusal for the open part."""
-
     text: str
     logprobs: JsonList | None = None
 
 
 class TextRun(TextDelta, frozen=True, gc=False):
-    """Several text deltas at once, never the first of their part; `text` joins them. `strings` has the inside of each
-    one's JSON string, as every encoder writes it (`rules.text_runs`)."""
+    """Several text deltas at once, never the first of their part. `text` joins them. `strings` holds the inside of each
+    delta's JSON string, as every encoder writes it (`rules.text_runs`)."""
 
     strings: list[bytes] = []
 
 
 class ArgumentsDelta(Struct, frozen=True):
-    """More of a call's arguments."""
-
     text: str
 
 
 class ArgumentsRun(ArgumentsDelta, frozen=True, gc=False):
-    """Several deltas of arguments at once, never the first of their call; as `TextRun` has text."""
+    """Several deltas of arguments at once, never the first of their call. `strings` as in `TextRun`."""
 
     strings: list[bytes] = []
 
 
 class CitationAdded(Struct, frozen=True):
-    """A citation for the open text."""
-
     citation: Citation
 
 
 class SealSet(Struct, frozen=True):
-    """The seal of the open thinking part, known only at its end."""
+    """The signature of the open thinking part. Providers send it at the end of the part."""
 
     seal: Seal
 
 
 class PartReplaced(Struct, frozen=True):
-    """The open part as a whole, known only at its end: hosted calls, compactions, foreign parts."""
+    """The final form of the open part, which replaces it: hosted calls, compactions, foreign parts."""
 
     part: Part
 
@@ -67,7 +60,7 @@ Delta: TypeAlias = TextDelta | ArgumentsDelta | CitationAdded | SealSet | PartRe
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """The answer begins."""
+    """The first event of a response."""
 
     id: str
     model: str
@@ -82,15 +75,11 @@ class PartStarted(Struct, frozen=True):
 
 
 class PartGrew(Struct, frozen=True):
-    """An open part grows."""
-
     index: int
     delta: Delta
 
 
 class PartEnded(Struct, frozen=True):
-    """A part is complete."""
-
     index: int
 
 
@@ -107,24 +96,24 @@ class ChoiceReported(Struct, frozen=True):
 
 
 class Stopped(Struct, frozen=True):
-    """Why the answer ended; no part event follows."""
+    """The stop reason. No part event follows."""
 
     stop: Stop
 
 
 class Ended(Struct, frozen=True):
-    """The answer is whole."""
+    """The regular end of a response."""
 
 
 class Failed(Struct, frozen=True):
-    """The answer broke off; nothing follows. `usage` is the total, if it was reported with the failure."""
+    """The stream failed; no event follows. `usage` is the total, if the provider reported it with the failure."""
 
     failure: Failure
     usage: Usage | None = None
 
 
 class Heartbeat(Struct, frozen=True):
-    """A heartbeat of the provider without content."""
+    """The provider sent a heartbeat without content."""
 
 
 Event: TypeAlias = (

@@ -1,4 +1,4 @@
-"""Failure: an error that a provider answered; a value like any other answer."""
+"""Failure: an error that a provider returned, as a value that the codecs translate like a response."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class FailureKind(Enum):
     OVERLOADED = "overloaded"
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
-    # An error of the gateway: every retry within seconds must fail.
+    # An error of the gateway for which a retry within seconds fails again.
     PERMANENT = "lasting"
     OTHER = "other"
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """A failure, in the provider's words; `native` and `code` are its own type and code."""
+    """A provider's error. `native` and `code` are the provider's own type and code."""
 
     kind: FailureKind
     message: str

@@ -1,5 +1,5 @@
-"""Feature: what a translation can lose, by name, and the weight of such a loss (decision 38). docs/losses.md explains
-them."""
+"""Features: the names of everything that a translation can lose, and the weight of each loss (decision 38).
+docs/losses.md explains them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 
 class Feature(Enum):
-    """A row of the mapping: the value is the name of its golden file and its anchor in the docs."""
+    """One row of the mapping. The value names its golden file and its anchor in the docs."""
 
     # scalars of the request (mapping.md §3)
     MODEL = "model"
@@ -106,14 +106,14 @@ class Feature(Enum):
     CITATIONS = "citations"
     FAILURE = "failure"
     RATE_LIMITS = "rate_limits"
-    # whatever a protocol says that no other knows
+    # members that only one protocol has
     UNKNOWN_FIELD = "unknown_field"
 
 
-# The weight of a loss, as JSON has it.
 Weight: TypeAlias = Literal["changes_response", "bookkeeping"]
 
-# Features whose loss is bookkeeping: conversation, tools, limits and content stay the same. Others change the response.
+# Features whose loss leaves conversation, tools, limits and content unchanged. The loss of any other feature changes
+# the response.
 BOOKKEEPING = frozenset(
     {
         # The prompt cache: price and latency.
@@ -123,26 +123,27 @@ BOOKKEEPING = frozenset(
         # Latency and padding of the stream.
         Feature.PREDICTION,
         Feature.STREAM_OPTIONS,
-        # Labels for the provider's accounts and telemetry.
+        # Labels for billing and telemetry of the provider.
         Feature.END_USER,
         Feature.METADATA,
         Feature.TELEMETRY_LINE,
-        # An id that the model does not see; calls and results stay paired.
+        # The model does not see this ID. Calls and results stay paired.
         Feature.CALL_ID,
         # Headers about the account.
         Feature.RATE_LIMITS,
         # The display of the same reasoning.
         Feature.THINKING_DISPLAY,
-        # Every tool is declared from the start and can be called.
+        # Every tool is declared at the start and can be called.
         Feature.TOOL_SEARCH,
     }
 )
-# By value: hashing a member of an enumeration is slow, and records hold the values.
+# Keyed by value: hashing an enum member is slow, and records store the values.
 _WEIGHTS: dict[str, Weight] = {
     feature.value: "bookkeeping" if feature in BOOKKEEPING else "changes_response" for feature in Feature
 }
 
 
 def weight_of(feature: str) -> Weight:
-    """The weight of a loss by the value of its feature; an unknown one, of another release, changes the response."""
+    """Return the weight of a loss by the value of its feature. An unknown feature, from another release, changes the
+    response."""
     return _WEIGHTS.get(feature, "changes_response")

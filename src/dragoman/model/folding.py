@@ -1,4 +1,5 @@
-"""Folding: events to a whole answer and back; the only place where deltas are assembled."""
+"""Folding: assembles stream events into a full response, and splits a response into events. Only this module joins
+deltas."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 
 
 class PartFold:
-    """One part while it grows: pieces are joined once, at the end."""
+    """One growing part. Its pieces are joined once, at the end."""
 
     __slots__ = ("_citations", "_logprobs", "part", "pieces")
 
@@ -58,7 +59,6 @@ class PartFold:
             self.pieces, self._citations, self._logprobs = [], [], []
 
     def assemble(self) -> Part:
-        """The part as far as it is known."""
         if self.pieces:
             text = "".join(self.pieces)
             part = self.part
@@ -76,7 +76,7 @@ class PartFold:
 
 
 class Fold:
-    """The incremental form of `fold`: feed it events, then read the response."""
+    """Incremental form of `fold`: call it with each event, then read `response`."""
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
@@ -106,13 +106,12 @@ class Fold:
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is PartGrew and isinstance(delta := event.delta, TextDelta) and not delta.logprobs:
-                # The most frequent event, and the reader waits for it.
+                # The most frequent event comes first: the client waits for it.
                 self._parts[event.index].pieces.append(delta.text)
             else:
                 self(event)
 
     def response(self) -> Response:
-        """The response so far."""
         return Response(
             origin=self._origin,
             id=self._started.id,
@@ -126,7 +125,7 @@ class Fold:
 
 
 def fold(events: Iterable[Event], origin: str) -> Response | Failure:
-    """Assemble a stream into its response, or its failure."""
+    """Assemble a stream into its response or failure."""
     folding = Fold(origin)
     for event in events:
         folding(event)
@@ -134,7 +133,7 @@ def fold(events: Iterable[Event], origin: str) -> Response | Failure:
 
 
 def unfold(response: Response) -> Iterator[Event]:
-    """A full response as a stream, one delta per part."""
+    """Return a full response as events, one delta per part."""
     yield Started(id=response.id, model=response.model, created=response.created)
     if response.alternatives:
         yield ChoiceReported(response.alternatives)
@@ -168,6 +167,6 @@ def _unfold_part(index: int, part: Part) -> Iterator[Event]:
         if part.arguments:
             yield PartGrew(index, ArgumentsDelta(part.arguments))
     else:
-        # Withheld reasoning has only its signature: its block type must be known when it begins.
+        # Withheld reasoning has only a signature, and encoders choose the block type when the part starts.
         yield PartStarted(index, part)
     yield PartEnded(index)

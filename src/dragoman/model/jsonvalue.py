@@ -1,4 +1,4 @@
-"""JSON as this library carries it: numbers keep their spelling, objects keep their order."""
+"""JSON values: numbers keep their spelling, objects keep their order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Raw
 
 
 class Number:
-    """A JSON number that is not a plain integer, exactly as it was written."""
+    """A JSON number that is not a plain integer, in its original spelling."""
 
     __slots__ = ("text",)
 
@@ -37,5 +37,4 @@ JsonList: TypeAlias = list[JsonValue]
 
 
 def present(members: JsonObject) -> JsonObject:
-    """An object without its null members."""
     return {name: value for name, value in members.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Listing: a model as in a model list."""
+"""One entry of a model list, in the form that all protocols share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from dragoman.model.parts import Extras
 
 
 class ListedModel(Struct, frozen=True, kw_only=True):
-    """One model of a list; None and "" mean not stated."""
+    """One model. None and "" mean that the provider did not report the field."""
 
     id: str
-    # Its title, and its owner.
     title: str = ""
     owner: str = ""
-    # When it was made and when it will be gone, in unix seconds.
+    # Creation and retirement date, in Unix seconds.
     created: int | None = None
     retires: int | None = None
-    # Context window, and maximum output in tokens.
+    # Context window and maximum output, in tokens.
     window: int | None = None
     cap: int | None = None
-    # Other members, for lists of the same form.
+    # Other members, for lists in the same protocol.
     extras: Extras | None = None

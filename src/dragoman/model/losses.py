@@ -1,6 +1,6 @@
-"""Loss ledger: what a translation dropped, approximated or invented, and where. `at` is a location in the model
-(`messages[3].parts[0]`), the same for every protocol, in the decoded request or response. Each `Feature` is one word
-shared by the member, the row in `docs/mapping.md` and the golden file."""
+"""Loss ledger: everything that a translation dropped, approximated or invented, with its location. `at` is a location
+in the decoded request or response (`messages[3].parts[0]`), so it is the same for every protocol. Each `Feature` has
+one name in code, in `docs/mapping.md` and in the golden files."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ from msgspec import Struct
 
 from dragoman.model.features import Feature, weight_of
 
-# A place in the model, outermost first: ("messages", 3, "parts", 0).
+# A location in the model, outermost step first: ("messages", 3, "parts", 0).
 Place: TypeAlias = tuple[str | int, ...]
 
 
 class Fate(Enum):
-    """The fate of something that could not be expressed exactly."""
-
     DROPPED = "dropped"
     APPROXIMATED = "approximated"
     INVENTED = "invented"
 
 
-# Strict mode refuses requests with losses (decision 38): `True` means losses that change the response, "all" also
-# bookkeeping.
+# Strict mode rejects requests with losses (decision 38): `True` for losses that change the response, "all" for every
+# loss.
 Strict: TypeAlias = bool | Literal["all"]
 
 
 def strictest(*values: Strict) -> Strict:
-    """The strict mode that holds where several places state one."""
+    """Return the strictest of several settings."""
     return "all" if "all" in values else True in values
 
 
 class Loss(Struct, frozen=True):
-    """One line of the ledger."""
-
     fate: Fate
     feature: Feature
     at: str
@@ -43,24 +39,22 @@ class Loss(Struct, frozen=True):
 
 
 def render_place(place: Place) -> str:
-    """Write a place the way people do: `messages[3].parts[0]`."""
-    # A long history loses something in every turn.
+    """Format a location: `messages[3].parts[0]`."""
+    # Fast, because a long history has losses in every turn.
     return "".join([f"[{step}]" if type(step) is int else f".{step}" for step in place]).removeprefix(".")
 
 
-# One line of a ledger, before it is written out.
+# One loss before it is formatted.
 LedgerEntry: TypeAlias = tuple[Fate, Feature, Place, str]
 
 
 class Ledger(Struct, eq=False):
-    """The losses of one translation in order. They are formatted on access."""
+    """The losses of one translation, in order. They are formatted on access."""
 
-    # None for most translations.
     entries: list[LedgerEntry] = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """The lines of the ledger."""
         if not self.entries:
             return ()
         return tuple([Loss(fate, feature, render_place(at), note) for fate, feature, at, note in self.entries])
@@ -70,11 +64,11 @@ class Ledger(Struct, eq=False):
 
     @property
     def changes(self) -> int:
-        """The number of losses that change the response; the others are bookkeeping."""
+        """The number of losses that change the response."""
         return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self.entries])
 
     def refused_by(self, strict: Strict) -> tuple[Loss, ...]:
-        """The losses that strict mode refuses."""
+        """Return the losses that strict mode rejects."""
         if not strict or not self.entries:
             return ()
         if strict == "all":
@@ -82,15 +76,12 @@ class Ledger(Struct, eq=False):
         return tuple([loss for loss in self.losses if weight_of(loss.feature._value_) == "changes_response"])
 
     def dropped(self, feature: Feature, at: Place, note: str) -> None:
-        """Record that something was left out."""
         self.entries.append((_DROPPED, feature, at, note))
 
     def approximated(self, feature: Feature, at: Place, note: str) -> None:
-        """Record that something was expressed in another way."""
         self.entries.append((_APPROXIMATED, feature, at, note))
 
     def invented(self, feature: Feature, at: Place, note: str) -> None:
-        """Record that the translation added something."""
         self.entries.append((_INVENTED, feature, at, note))
 
 

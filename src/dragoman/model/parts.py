@@ -1,5 +1,5 @@
-"""Parts of a message or a response. Each may carry the `id` of its wire unit, and `extras`: unknown members of that
-protocol, replayed only to their origin."""
+"""Parts of a message or a response. A part may have the `id` of its wire unit, and `extras`: unknown members, which are
+sent back only to their own protocol."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 
 
 class Extras(Struct, frozen=True, kw_only=True):
-    """Wire members that the model does not know; replayed only to `origin`. If `fields` has the member `type`, it is
-    the full wire object, which its own protocol gets as it is."""
+    """Unknown wire members, sent back only to the protocol `origin`. If `fields` has the member `type`, it is the full
+    wire object."""
 
     origin: str
     fields: JsonObject
 
 
 class Seal(Struct, frozen=True, kw_only=True):
-    """A signature or state that only its issuer can read: `body` is the issuer's wire object, verbatim. `origin` is its
-    protocol; `model` and `vendor` name the issuer, if known. Kinds: thinking, redacted, item, text, turn, compaction,
-    web, call."""
+    """A signature or state that only its issuer can read. `body` is the issuer's wire object, unchanged. `origin` is
+    its protocol; `model` and `vendor` name the issuer, if known. Kinds: thinking, redacted, item, text, turn,
+    compaction, web, call."""
 
     origin: str
     kind: str
@@ -39,15 +39,13 @@ class CacheBreakpoint(Struct, frozen=True, kw_only=True):
 
 
 class Inline(Struct, frozen=True, kw_only=True):
-    """Media in the request itself: base64, without any prefix."""
+    """Media in the request itself, as base64 without a prefix."""
 
     media_type: str
     data: str
 
 
 class Url(Struct, frozen=True, kw_only=True):
-    """Media for the provider to fetch."""
-
     url: str
 
 
@@ -66,8 +64,8 @@ class PlainText(Struct, frozen=True, kw_only=True):
 
 
 class Citation(Struct, frozen=True, kw_only=True):
-    """A citation of a web page if `url` is set, else of a file or a passage of the request. `span` counts code points
-    of the text part; None is the whole part. `native` is the wire object at its origin."""
+    """A citation. With `url` it cites a web page, otherwise a file or a passage of the request. `span` counts code
+    points of the text part; None means the entire part. `native` is the wire object of the protocol `origin`."""
 
     origin: str
     native: JsonObject
@@ -79,7 +77,7 @@ class Citation(Struct, frozen=True, kw_only=True):
 
 
 class Text(Struct, frozen=True, kw_only=True):
-    """Text; on the assistant's side possibly cited and with the log probabilities of its tokens."""
+    """Text. Assistant text may have citations and log probabilities."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -90,8 +88,6 @@ class Text(Struct, frozen=True, kw_only=True):
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """A picture."""
-
     source: Inline | Url | FileRef
     detail: str | None = None
     cache: CacheBreakpoint | None = None
@@ -100,7 +96,7 @@ class Image(Struct, frozen=True, kw_only=True):
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """A file to be read: a PDF, plain text, a list of parts, or anything else inline."""
+    """A document: a PDF, plain text, a list of parts, or any other inline file."""
 
     source: Inline | Url | FileRef | PlainText | Passages
     title: str | None = None
@@ -112,7 +108,7 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 class Audio(Struct, frozen=True, kw_only=True):
-    """Recorded sound; `media_type` of the source is `audio/wav` or the like."""
+    """Recorded sound. The source's `media_type` is `audio/wav` or similar."""
 
     source: Inline
     cache: CacheBreakpoint | None = None
@@ -121,7 +117,7 @@ class Audio(Struct, frozen=True, kw_only=True):
 
 
 class ThinkingKind(Enum):
-    """The part of the reasoning that its text shows."""
+    """How much of the reasoning the text shows."""
 
     FULL = "full"
     SUMMARY = "summary"
@@ -129,7 +125,7 @@ class ThinkingKind(Enum):
 
 
 class Thinking(Struct, frozen=True, kw_only=True):
-    """Reasoning: readable text as far as the provider shows it, and the seal by which its issuer knows it again."""
+    """Reasoning: the readable text that the provider shows, and the signature that its issuer verifies."""
 
     text: str
     kind: ThinkingKind = ThinkingKind.FULL
@@ -146,7 +142,7 @@ class InputForm(Enum):
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A call that the client has to run; `arguments` exactly as written, `name` as the client declared it."""
+    """A call for the client to run. `arguments` keep their exact text; `name` is the name that the client declared."""
 
     call_id: str
     name: str
@@ -159,7 +155,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """The result of a call; `call_id` is "" where the client left it out. `form` is the form of the call."""
+    """The result of a call. `call_id` is "" if the client left it out. `form` is the form of the call."""
 
     call_id: str
     parts: tuple[Part, ...]
@@ -197,7 +193,7 @@ class WebSource(Struct, frozen=True, kw_only=True):
 
 
 class HostedCall(Struct, frozen=True, kw_only=True):
-    """A call that the provider ran itself; `arguments` is JSON text (`{"query": …}`, `{"code": …}`, MCP arguments)."""
+    """A call that the provider ran. `arguments` is JSON text (`{"query": …}`, `{"code": …}`, MCP arguments)."""
 
     call_id: str
     kind: HostedKind
@@ -230,9 +226,9 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class Foreign(Struct, frozen=True, kw_only=True):
-    """A part that only its own protocol understands, stored in full. `text` is its readable content for others, or
-    None. `applied` names the effect, by `Request.updates`, of an item that steers the conversation (late tools, changed
-    settings); `superseded` means that a later one replaced it."""
+    """A part that only its own protocol understands, stored in full. `text` is its readable content, or None. `applied`
+    names the effect (a member of `Request.updates`) of an item that changes the conversation, such as late tools.
+    `superseded` means that a later item replaced it."""
 
     origin: str
     kind: str
@@ -245,8 +241,6 @@ class Foreign(Struct, frozen=True, kw_only=True):
 
 
 class Passages(Struct, frozen=True, kw_only=True):
-    """A document given as a list of parts."""
-
     parts: tuple[Part, ...]
 
 

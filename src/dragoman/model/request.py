@@ -1,4 +1,4 @@
-"""Request: everything a client can request of a model."""
+"""Request: the canonical form of a client's request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.model.tools import ToolChoice, ToolSpec
 class Role(Enum):
     """The author of a message. Tool results belong to the user's side."""
 
-    # It is looked up for every message, and the default hash of an enum member is a call.
+    # Every message looks up its role, and the default hash of an enum member is a slow call.
     __hash__ = object.__hash__
 
     USER = "user"
@@ -25,8 +25,8 @@ class Role(Enum):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One unit of the wire: a message, or one item of a Responses input. `turn` is the sealed exact form of an
-    assistant turn that the protocol could not carry in full (mapping.md V1). A `transient` message counts only until
+    """One unit of the wire: a message, or one item of a Responses input. `turn` is the signed exact form of an
+    assistant turn that the protocol could not express in full (mapping.md V1). A `transient` message holds only until
     the next user message."""
 
     role: Role
@@ -39,7 +39,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """Sampling parameters; numbers in their original spelling. `others` are sampling members that only Chat servers
+    """Sampling parameters, with numbers in their original spelling. `others` are members that only Chat servers
     know."""
 
     temperature: int | float | Number | None = None
@@ -53,7 +53,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
 
 
 class ThinkingMode(Enum):
-    """The ways of thinking a Messages client can name."""
+    """The thinking modes of Messages."""
 
     ADAPTIVE = "adaptive"
     ENABLED = "enabled"
@@ -62,8 +62,8 @@ class ThinkingMode(Enum):
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
-    """The depth and display of reasoning. `effort`: none, minimal, low, medium, high, xhigh, max. `display`
-    (summarized, omitted, updates) and `summary` (auto, concise, detailed) are the display settings of two protocols."""
+    """Depth and display of reasoning. `effort`: none, minimal, low, medium, high, xhigh, max. `display` (summarized,
+    omitted, updates) belongs to Messages, `summary` (auto, concise, detailed) to Responses."""
 
     effort: str | None = None
     budget: int | None = None
@@ -74,16 +74,12 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
 
 class OutputKind(Enum):
-    """The form the answer must have."""
-
     TEXT = "text"
     JSON = "json"
     SCHEMA = "schema"
 
 
 class OutputFormat(Struct, frozen=True, kw_only=True):
-    """The form of the answer's text."""
-
     kind: OutputKind
     schema: JsonObject | None = None
     name: str | None = None
@@ -93,7 +89,8 @@ class OutputFormat(Struct, frozen=True, kw_only=True):
 
 
 class CacheOptions(Struct, frozen=True, kw_only=True):
-    """Prompt caching for the whole request: `automatic` is Messages' top-level mark, the rest OpenAI's options."""
+    """Prompt caching for the whole request. `automatic` is the top-level breakpoint of Messages; the other fields are
+    OpenAI's options."""
 
     automatic: CacheBreakpoint | None = None
     explicit: bool | None = None
@@ -103,7 +100,7 @@ class CacheOptions(Struct, frozen=True, kw_only=True):
 
 
 class Updates(Struct, frozen=True, kw_only=True):
-    """Changes of the request inside the conversation; the last one wins."""
+    """Changes of the request inside the conversation. The last one wins."""
 
     tools: tuple[ToolSpec, ...] = ()
     removed: tuple[str, ...] = ()
@@ -112,7 +109,7 @@ class Updates(Struct, frozen=True, kw_only=True):
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """A requirement that only its own protocol can fulfil and others must reject; `member` is the error's `param`."""
+    """A requirement that only its own protocol can meet; other encoders reject it. `member` is the error's `param`."""
 
     feature: Feature
     member: str
@@ -120,8 +117,8 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request of the protocol `origin`. `spellings` names the members with an older spelling, for responses that
-    repeat them."""
+    """A request of the protocol `origin`. `spellings` names members that the client sent under an older name, because
+    responses repeat that name."""
 
     origin: str
     model: str
@@ -152,7 +149,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cache: CacheOptions | None = None
     moderation: JsonObject | None = None
     compact_at: int | None = None
-    # Whether the response is to be a compaction of the conversation.
+    # Whether the client requests a compaction of the conversation.
     compacts: bool = False
     max_tool_calls: int | None = None
     continues: str | None = None

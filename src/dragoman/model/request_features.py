@@ -1,4 +1,4 @@
-"""Request features: the features of a request that its members show, enough to select a target."""
+"""Request features: the properties of a request that target selection needs, without its content."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ from msgspec import Struct
 
 
 class RequestFeatures(Struct, frozen=True, kw_only=True):
-    """The features of a request, without contents."""
-
     tools: bool = False
     images: bool = False
     documents: bool = False
     thinking: bool = False
     structured: bool = False
-    # Bytes of media in it, which are no text.
+    # Bytes of media, which count apart from text.
     media: int = 0
     # The maximum output in tokens, if stated.
     max_output: int | None = None
-    # Whether it references items of its provider: a file, a container, a vector store.
+    # Whether it references items stored by its provider: a file, a container, a vector store.
     references_stored: bool = False
-    # The number of requested choices, each of which is billed.
+    # The number of requested choices. The provider bills each.
     choices: int = 1
-    # The requested service tier, in the client's spelling; "" is the usual one.
+    # The requested service tier in the client's spelling; "" is the default tier.
     tier: str = ""
 
 
 class ConversationStart(Struct, frozen=True, kw_only=True):
-    """The start of a conversation, and its ID by the client: the same in each of its requests."""
+    """The start of a conversation, which is the same in each of its requests, and the client's ID for it."""
 
-    # The prompt cache key, if the client sends one.
     cache_key: str = ""
     instructions: str = ""
-    # The first user text.
     text: str = ""

@@ -1,4 +1,4 @@
-"""Response: the output of a model, its stop reason, and its usage."""
+"""Response: the output of a model, its stop reason and its usage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dragoman.model.parts import Extras, Part
 
 
 class StopReason(Enum):
-    """The normalised stop reason; the provider's value is stored with it."""
+    """The normalised stop reason. `Stop.native` has the provider's value."""
 
-    # It is looked up for every response, and the default hash of an enum member is a call.
+    # Every response looks up its reason, and the default hash of an enum member is a slow call.
     __hash__ = object.__hash__
 
     END = "end"
@@ -29,7 +29,7 @@ class StopReason(Enum):
 
 
 class Stop(Struct, frozen=True, kw_only=True):
-    """The end of an answer; `native` is the provider's value, `sequence` the matched stop sequence, if known."""
+    """The end of a response. `native` is the provider's value, `sequence` the matched stop sequence, if known."""
 
     reason: StopReason
     native: str = ""
@@ -39,13 +39,13 @@ class Stop(Struct, frozen=True, kw_only=True):
     extras: Extras | None = None
 
 
-# The two totals of a usage.
+# The two totals of `Usage`.
 INPUT, OUTPUT = "input", "output"
 
 
 class Usage(Struct, frozen=True):
-    """Token counts: `input` and `output` are inclusive totals, the others parts of them. None is "not reported", 0 is
-    "reported as zero"; a total that is not reported is 0 and named in `unreported`."""
+    """Token counts. `input` and `output` are inclusive totals; the other fields are parts of them. None means "not
+    reported", 0 means "reported as zero". A total that is not reported is 0 and named in `unreported`."""
 
     input: int = 0
     output: int = 0
@@ -55,12 +55,12 @@ class Usage(Struct, frozen=True):
     web_searches: int | None = None
     service_tier: str | None = None
     extras: Extras | None = None
-    # `INPUT` and `OUTPUT`, as far as the provider did not report them.
+    # The totals (`INPUT`, `OUTPUT`) that the provider did not report.
     unreported: tuple[str, ...] = ()
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """One whole answer; `alternatives` are Chat's further choices."""
+    """One full response. `alternatives` are Chat's further choices."""
 
     origin: str
     id: str

@@ -1,4 +1,4 @@
-"""Session hints of a request, without any content; `sessions` makes sense of it."""
+"""Session hints: digests and ids of a request from which `sessions` recognises its session. They hold no content."""
 
 from __future__ import annotations
 
@@ -8,46 +8,42 @@ from msgspec import Struct
 
 
 class Insertions(Struct, frozen=True, kw_only=True):
-    """Messages that a client puts into every request, moves and renews: they are no part of a conversation."""
+    """Messages that a client inserts into every request, moves and renews. They do not belong to the conversation."""
 
-    # Replies that the client writes itself: each is left out, with the message before it.
+    # Responses that the client writes itself. Each is skipped, together with the message before it.
     replies: frozenset[str] = frozenset()
-    # Messages that are left out, with the reply `acknowledged`.
+    # Messages that are skipped together with the response `acknowledged`.
     inserted: frozenset[str] = frozenset()
-    # Those of them before which all is an example of the client's.
+    # The inserted messages that end a list of the client's examples.
     after_examples: frozenset[str] = frozenset()
     acknowledged: str = ""
 
 
 class HintQuery(Struct, frozen=True, kw_only=True):
-    """The query for hints."""
+    """The digest key and the tools whose calls and results carry hints."""
 
-    # The key of digests.
     key: bytes
-    # Names of tools that distinguish threads, as far as they are declared.
+    # Names of declared tools that distinguish threads.
     distinctive_tools: frozenset[str] = frozenset()
-    # Tools that begin other agents, and the member of their arguments that holds the prompt.
+    # Tools that start agents, each with the argument that holds the prompt.
     spawning: Mapping[str, str] = {}
-    # The member of their arguments that names the type of agent.
+    # Tools that start agents, each with the argument that names the type of agent.
     naming: Mapping[str, str] = {}
     insertions: Insertions = Insertions()
 
 
 class SessionHints(Struct, frozen=True, gc=False):
-    """The hints of one request."""
-
-    # Characters of instructions, tools, messages; names of telling tools.
+    # Sizes of instructions and tools in characters, the number of messages, and names of distinctive tools.
     instructions: int = 0
     tools: int = 0
     messages: int = 0
     distinctive_tools: tuple[str, ...] = ()
-    # Stated by the client: `metadata.user_id`, the provider's cache key, JSON of `client_metadata`; the previous
-    # response.
+    # Stated by the client: `metadata.user_id`, the prompt cache key, JSON of `client_metadata`, the previous response.
     user: str = ""
     cache_key: str = ""
     metadata: bytes = b""
     conversation: str = ""
-    # Digests, as `sessions.facts.ExchangeFacts` has them.
+    # Digests, as in `sessions.facts.ExchangeFacts`.
     previous: str = ""
     conversation_start: str = ""
     first_prompt: str = ""
@@ -55,11 +51,12 @@ class SessionHints(Struct, frozen=True, gc=False):
     before: tuple[str, ...] = ()
     call: str = ""
     prompts: tuple[str, ...] = ()
-    # Ids of sessions that results of spawning tools name.
+    # Session IDs in the results of tools that start agents.
     tasks: tuple[str, ...] = ()
-    # Types of the agents that the prompts went to, in their order, "" where none is named; () if none is.
+    # The types of the started agents, in the order of their prompts; "" for an unnamed one, () if none is named.
     agents: tuple[str, ...] = ()
-    # Threads that results of spawning tools name, from all of the history, with the type or the name of their agent.
+    # Threads named in the results of tools that start agents, with the type or name of the agent; from the full
+    # history.
     named: tuple[tuple[str, str], ...] = ()
 
 

@@ -12,16 +12,16 @@ from dragoman.model.parts import CacheBreakpoint, Extras
 
 
 class Namespace(Struct, frozen=True, kw_only=True):
-    """A named group of tools; equal names may occur in two groups."""
+    """A named group of tools. Two groups may have tools of the same name."""
 
     name: str
     description: str | None = None
 
 
 class FunctionTool(Struct, frozen=True, kw_only=True):
-    """A tool that the client runs on JSON arguments, vendor-defined ones (bash, shell, computer …) included:
-    `parameters` are the documented ones, `extras.fields` the native declaration. Members of a vendor's toolset share
-    its name as namespace."""
+    """A tool that the client runs on JSON arguments, including vendor-defined tools (bash, shell, computer …). Their
+    `parameters` are the documented ones, and `extras.fields` is the native declaration. Members of a vendor's toolset
+    share its name as namespace."""
 
     name: str
     description: str | None = None
@@ -36,7 +36,7 @@ class FunctionTool(Struct, frozen=True, kw_only=True):
 
 
 class TextTool(Struct, frozen=True, kw_only=True):
-    """A tool that the client runs on free text, possibly bound by a grammar."""
+    """A tool that the client runs on free text. A grammar may restrict the text."""
 
     name: str
     description: str | None = None
@@ -49,7 +49,7 @@ class TextTool(Struct, frozen=True, kw_only=True):
 
 
 class WebSearchTool(Struct, frozen=True, kw_only=True):
-    """Web search run by the provider."""
+    """Web search that the provider runs."""
 
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
@@ -61,7 +61,7 @@ class WebSearchTool(Struct, frozen=True, kw_only=True):
 
 
 class WebFetchTool(Struct, frozen=True, kw_only=True):
-    """Fetching of pages by the provider."""
+    """Page fetching that the provider runs."""
 
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
@@ -71,7 +71,7 @@ class WebFetchTool(Struct, frozen=True, kw_only=True):
 
 
 class CodeTool(Struct, frozen=True, kw_only=True):
-    """Code execution in the provider's own container; `container` is an id that only its issuer knows."""
+    """Code execution in a container of the provider. Only its issuer knows the ID `container`."""
 
     container: str | None = None
     file_ids: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class CodeTool(Struct, frozen=True, kw_only=True):
 
 
 class McpTool(Struct, frozen=True, kw_only=True):
-    """A Model Context Protocol server that the provider calls; `approval` is never, always or something finer."""
+    """A Model Context Protocol server that the provider calls. `approval` is never, always or a finer rule."""
 
     label: str
     url: str | None = None
@@ -101,7 +101,7 @@ class ToolSearchTool(Struct, frozen=True, kw_only=True):
 
 
 class ForeignTool(Struct, frozen=True, kw_only=True):
-    """A tool of its own protocol alone, stored as it is."""
+    """A tool that only its own protocol has, stored unchanged."""
 
     origin: str
     kind: str
@@ -115,8 +115,6 @@ ToolSpec: TypeAlias = (
 
 
 class ChoiceMode(Enum):
-    """How free the model is to call tools."""
-
     AUTO = "auto"
     NONE = "none"
     REQUIRED = "required"
@@ -126,7 +124,7 @@ class ChoiceMode(Enum):
 
 
 class ToolRef(Struct, frozen=True, kw_only=True):
-    """A tool named in a choice: `kind` is function, custom, mcp or a hosted type of its own protocol."""
+    """A tool named in a tool choice. `kind` is function, custom, mcp or a hosted type of its own protocol."""
 
     kind: str
     name: str | None = None
@@ -135,7 +133,7 @@ class ToolRef(Struct, frozen=True, kw_only=True):
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):
-    """NAMED and HOSTED have one `tool`; ALLOWED has a subset and states whether one of it must be called."""
+    """NAMED and HOSTED have one `tool`. ALLOWED has a subset, and states whether the model must call one of it."""
 
     mode: ChoiceMode
     tool: ToolRef | None = None

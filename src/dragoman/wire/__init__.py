@@ -1,2 +1,2 @@
-"""Reading and writing bytes without meaning: JSON, server-sent events, data URLs, and whatever else any protocol
-package needs. Member names of protocols do not belong here."""
+"""Byte formats without meaning: JSON, server-sent events, data URLs and multipart forms. Member names of protocols
+belong into `protocols`."""

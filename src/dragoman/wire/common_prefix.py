@@ -1,6 +1,5 @@
-"""Common prefix: how many leading elements of a JSON array have the same bytes in an earlier array. Agents resend their
-history with every call, so what was made of these elements still holds. The bytes themselves are compared: a digest
-could collide."""
+"""Common prefix of two JSON arrays: counts the leading elements whose bytes are equal. Agents resend their history with
+every call, so results for these elements can be reused. The bytes are compared, because digests could collide."""
 
 from __future__ import annotations
 
@@ -12,22 +11,22 @@ import msgspec
 from msgspec import Raw, Struct
 
 _ELEMENTS = msgspec.json.Decoder(list[Raw])
-# What may stand before an element: white space, after a comma or after none.
+# White space before an element, with or without a comma.
 _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
-# What follows an element. After a number it may be missing: `1` is a prefix of `12`, and no element of it.
+# The end of an element. It may be missing after a number: `1` is a prefix of `12`, but not its element.
 _separator = re.compile(rb"[ \t\n\r]*+([,\]])").match
 _COMMA = b","
 _EMPTY = b"[]"
-# What stands between two objects that may be elements: clients write no white space there, or one space.
+# The bytes between two objects that may be elements. Clients write no white space there, or one space.
 _BETWEEN = (b'},{"', b'}, {"')
-# Objects from the end of an array before which an end of an element is looked for, how often, and bytes after which
-# fewer will do.
+# Limits of the search for the last elements: objects to index, the fewest that suffice, attempts, and the bytes after
+# which the fewest suffice.
 _LATEST, _FEWEST, _TRIES, _ENOUGH = 12, 4, 16, 64 * 1024
 
 
 class IndexedArray(Struct, frozen=True):
-    """A JSON array from bracket to bracket, and the offsets at which its elements end, from the one that is number
-    `first` on, counted from 1."""
+    """A JSON array with its brackets, and the offsets at which its elements end. The first offset belongs to element
+    `first`, counted from 1."""
 
     written: bytes
     ends: array[int]
@@ -35,34 +34,32 @@ class IndexedArray(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
         return self.first + len(self.ends) - 1
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in memory, about."""
+        """Memory size in bytes, estimated."""
         return len(self.written) + 8 * len(self.ends)
 
 
 class ArrayTail(Struct, frozen=True):
-    """The elements of an array after its first ones, as an array of their own; `offset` is where that would begin."""
+    """The last elements of an array, as an array of their own. `offset` is its position in the original."""
 
     written: bytes
     offset: int
 
 
 def indexed_array(written: bytes) -> IndexedArray:
-    """Index a valid JSON array; a text that is none raises a `msgspec.DecodeError`."""
+    """Index a valid JSON array. Other text raises `msgspec.DecodeError`."""
     return IndexedArray(written, _element_ends(written, 0))
 
 
 def latest_indexed(written: bytes, count: int) -> IndexedArray | None:
-    """Index the last elements of a valid JSON array of `count` elements, without reading those before. If no end of an
-    element is found by the look of the objects, a short array is read as a whole; of a long one the index is None.
+    """Index the last elements of a valid JSON array of `count` elements, without reading the earlier ones. If no end of
+    an element is recognised, a short array is read in full, and the index of a long one is None.
 
-    If the bytes after a comma and a bracket are a valid array, the comma ends an element. Inside a string no bytes are:
-    each quote would open a string for one reader where it closes one for the other, to the end. In an inner list or
-    object they would close more than they open."""
+    If the bytes after a comma, with a bracket before them, are a valid array, the comma ends an element. A comma inside
+    a string, list or object cannot pass this test, because the quotes or brackets after it would not match."""
     for between in _BETWEEN:
         end = at = len(written)
         for number in range(_LATEST + _TRIES):
@@ -77,7 +74,7 @@ def latest_indexed(written: bytes, count: int) -> IndexedArray | None:
 
 
 def _ends_after(written: bytes, comma: int) -> array[int] | None:
-    """The ends of the elements after a comma; None if it ends none."""
+    """The ends of the elements after a comma, or None if it does not end an element."""
     try:
         return _element_ends(b"[" + memoryview(written)[comma + 1 :], comma)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -85,13 +82,13 @@ def _ends_after(written: bytes, comma: int) -> array[int] | None:
 
 
 def common_count(earlier: IndexedArray, written: bytes) -> int:
-    """How many leading elements of a valid JSON array are byte for byte those of an earlier one, white space between
-    them included; 0 if they are fewer than those whose end is known."""
+    """Count the leading elements of a valid JSON array whose bytes, with white space, equal those of an earlier array.
+    The result is 0 if the count is below the first indexed element."""
     ends, view = earlier.ends, memoryview(earlier.written)
     count, end, beyond = 0, 0, len(ends) + 1
     if not ends or not written.startswith(view[: ends[0]]):
         return 0
-    # An agent usually appends: then all of the earlier elements are there.
+    # An agent usually appends, so the probe begins with all of the earlier elements.
     probe = len(ends)
     while beyond - count > 1:
         if written.startswith(view[end : ends[probe - 1]], end):
@@ -105,7 +102,7 @@ def common_count(earlier: IndexedArray, written: bytes) -> int:
 
 
 def tail_after(earlier: IndexedArray, count: int, written: bytes) -> ArrayTail:
-    """The elements of an array after the first `count`, which it has in common with an earlier one."""
+    """The elements after the first `count`, which both arrays have in common."""
     if not count:
         return ArrayTail(written, 0)
     if count < earlier.first:
@@ -119,7 +116,7 @@ def tail_after(earlier: IndexedArray, count: int, written: bytes) -> ArrayTail:
 
 
 def extended_array(earlier: IndexedArray, count: int, written: bytes, tail: ArrayTail) -> IndexedArray:
-    """Index an array whose first `count` elements are those of an earlier one: only the tail is read."""
+    """Index an array whose first `count` elements are those of an earlier array. Only the tail is read."""
     if not count:
         return indexed_array(written)
     ends = earlier.ends[: count - earlier.first + 1] + _element_ends(tail.written, tail.offset)
@@ -129,7 +126,7 @@ def extended_array(earlier: IndexedArray, count: int, written: bytes, tail: Arra
 def _element_ends(written: bytes, offset: int) -> array[int]:
     lengths = [len(element) for element in _ELEMENTS.decode(written)]
     if sum(lengths) + len(lengths) + 1 == len(written):
-        # One byte stands before each element, its bracket or comma: there is no white space.
+        # One byte before each element, its bracket or comma: there is no white space.
         ends = array("Q", accumulate([length + 1 for length in lengths], initial=offset))
         return ends[1:]
     ends, at = array("Q"), 1

@@ -1,5 +1,5 @@
-"""Conversation history: the messages of a request, reduced to the digests and ids by which its session is recognized.
-It is read in order, and may be copied at any message: the next request of the conversation continues there."""
+"""Conversation history: reduces the messages of a request to the digests and ids that identify its session. It reads
+messages in order. A copy taken at any message can be continued by the next request of the conversation."""
 
 from __future__ import annotations
 
@@ -40,17 +40,15 @@ from dragoman.wire.short_history import (
     tasks_in,
 )
 
-# Latest messages that are not digested before all of them are: a client may insert its own reply to them.
+# Latest messages that stay undigested, because a client may insert its own response to them.
 _UNDIGESTED = 2
-# The latest messages of a request after each of which a copy is kept: clients change them in the next request, by cache
-# breakpoints and reminders. Calls that began agents up to which copies are kept at all, and bytes of a copy and
-# of the beginning of a result, about.
+# Limits of copies: the number of latest messages after which a copy is stored (clients change these messages in the
+# next request), the agent calls beyond which no copies are stored, and the estimated bytes of a copy and of the head of
+# a result.
 _COPIES, _MAX_BEGUN, _COPY_SIZE, _OUTPUT_SIZE = 8, 256, 1024, 256
 
 
 class ConversationHistory:
-    """The messages of a request up to one of them."""
-
     __slots__ = (
         "begun",
         "digested",
@@ -78,35 +76,34 @@ class ConversationHistory:
 
     def __init__(self, query: HintQuery) -> None:
         self.query = query
-        # Messages that are no instructions, and the text of instructions that come before all others.
+        # The number of messages without instructions, and the text of the instructions before them.
         self.messages = 0
         self.instructions = ""
-        # Texts of the latest messages, and how many of those before them are digested and gone.
+        # Texts of the latest messages, and the number of earlier texts that are digested.
         self.texts: list[str] = []
         self.digested = 0
-        # The first words of the user, and how many messages have a text before them.
+        # The first user text, and the number of messages with text before it.
         self.first, self.opened = "", 0
         self.in_response = self.is_acknowledged = False
-        # The indexes at which responses start; of the latest one the first call, the calls that start agents, the
-        # number of results, and the start of the results of agents.
+        # The indexes at which responses start. Of the latest response: its first call, the calls that start agents, the
+        # number of results, and the heads of the results of agents.
         self.starts: list[int] = []
         self.first_call: str | None = None
         self.spawned: tuple[CallOrResult, ...] = ()
         self.result_count = 0
         self.results: tuple[tuple[str, str], ...] = ()
-        # All calls that began agents, and the beginnings of what these gave, by the ids of the calls.
+        # All calls that started agents, and the heads of their results, by call ID.
         self.begun: dict[str, CallOrResult] = {}
         self.outputs: dict[str, str] = {}
-        # What has taken the digested texts; the digests of the first words, of how the instructions begin, of how the
-        # conversation begins, and of the history before responses.
+        # The hasher of the digested texts. Digests of the first user text, the start of the instructions, the start of
+        # the conversation, and the history before each response.
         self.hasher: blake2b | None = None
         self.first_prompt = self.instructed = self.opening = ""
         self.heads: dict[int, str] = {}
-        # Whether a message was taken back that is digested: only the whole history gives the digests.
+        # Whether a digested message was removed, so that only the full history gives the digests.
         self.is_broken = False
 
     def read(self, turns: Iterable[Turn]) -> None:
-        """Read the messages that follow."""
         texts, insertions, in_response = self.texts, self.query.insertions, self.in_response
         for role, text, words, entries in turns:
             if role is USER:
@@ -124,7 +121,7 @@ class ConversationHistory:
                     in_response = False
                     texts.append(text)
             elif role is INSTRUCTION:
-                # Instructions after the first message are the client's, and change nothing.
+                # Instructions after the first message come from the client and do not change the digests.
                 if not texts and not self.digested:
                     self.instructions += words
             else:
@@ -145,7 +142,7 @@ class ConversationHistory:
         self.in_response = in_response
 
     def _read_results(self, results: Sequence[CallOrResult]) -> None:
-        """Read results, of which those of agents count."""
+        """Read results; only results of agents count."""
         for call_id, _, content in results:
             if call_id in self.begun:
                 output = head_of(content)
@@ -160,7 +157,7 @@ class ConversationHistory:
         spawning = self.query.spawning
         for call_id, tool, arguments in calls:
             if tool in spawning:
-                # The arguments hold the whole body otherwise.
+                # A slice would keep the entire body in memory.
                 call = call_id, tool, arguments if isinstance(arguments, str) else arguments.copy()
                 self.begun[call_id] = call
                 if len(self.spawned) < MAX_ENTRIES:
@@ -171,7 +168,8 @@ class ConversationHistory:
         self.first_call, self.result_count, self.spawned, self.results = None, 0, (), ()
 
     def _leave_out(self, words: str) -> None:
-        """Leave out a message that the client inserts, and after some also all messages so far: they are examples."""
+        """Skip a message that the client inserts. After some of these, skip all earlier messages too: they are
+        examples."""
         self.is_acknowledged = True
         if words in self.query.insertions.after_examples:
             self.texts, self.starts, self.digested, self.first = [], [], 0, ""
@@ -179,7 +177,7 @@ class ConversationHistory:
             self.first_call, self.result_count, self.spawned, self.results = None, 0, (), ()
 
     def _take_back(self) -> None:
-        """Leave out the latest message: the client inserted it, with its reply."""
+        """Remove the latest message: the client inserted it together with its own response."""
         if self.texts:
             self.texts.pop()
         elif self.digested:
@@ -188,19 +186,18 @@ class ConversationHistory:
             self.first = ""
 
     def begins_with(self, instructions: str) -> bool:
-        """Whether the digests hold for a request with these instructions beside its messages."""
+        """Whether the digests are valid for a request with these instructions beside its messages."""
         return self.hasher is None or self.instructed == self._instructed(instructions)
 
     def _instructed(self, instructions: str) -> str:
         return head_digest(self.query.key, instructions + self.instructions)
 
     def copied(self, instructions: str) -> ConversationHistory:
-        """The history up to here, to be continued by other requests; most of its texts are digested first."""
+        """Return the history so far, for other requests to continue. Most of its texts are digested first."""
         self._digest_texts(instructions)
         return self.continued()
 
     def continued(self) -> ConversationHistory:
-        """A copy that reads on."""
         other = ConversationHistory(self.query)
         other.messages, other.instructions = self.messages, self.instructions
         other.texts, other.digested = self.texts.copy(), self.digested
@@ -216,7 +213,6 @@ class ConversationHistory:
         return other
 
     def _digest_texts(self, instructions: str) -> None:
-        """Digest all texts but the latest."""
         end = self.digested + len(self.texts) - _UNDIGESTED
         if not self.first or end <= max(self.digested, self.opened + 1):
             return
@@ -241,18 +237,18 @@ class ConversationHistory:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in memory, about, without what copies share."""
+        """Memory size in bytes, estimated, without the parts that copies share."""
         return _COPY_SIZE + sum(map(len, self.texts))
 
     @property
     def shared_size(self) -> int:
-        """Bytes of what copies share."""
+        """Size in bytes of the parts that copies share."""
         calls = sum([len(arguments) for _, _, arguments in self.begun.values()])
         return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _OUTPUT_SIZE
 
     def digests(self, instructions: str, *, has_tools: bool, is_named: bool) -> Digests:
-        """What is recognized of the history, beside instructions that come before all messages. A request that
-        `is_named` is found without the ids of its calls; one without tools is of no agent."""
+        """Return the digests of the history, with instructions that come before all messages. A request that `is_named`
+        needs no call ids. A request without tools is not an agent's."""
         texts, first = self.texts, self.first
         if (
             not self.in_response
@@ -282,10 +278,11 @@ class ConversationHistory:
         return opening, prompt if has_tools else "", heads[0], tuple(heads[1:]), call, prompts, tasks, agents
 
     def _without_repeated(self, instructions: str) -> tuple[list[str], str]:
-        """The texts and the first words without the instructions that a client repeats behind the latest question."""
+        """The texts and the first user text, without the instructions that a client repeats after the latest
+        question."""
         texts, first = self.texts, self.first
         if not texts:
-            # The latest one is digested; it was the latest but two.
+            # The latest text is digested, although it was one of the last two.
             self.is_broken = self.is_broken or self.digested > 0
         else:
             texts = [*texts[:-1], without_repeated(texts[-1], instructions)]
@@ -294,7 +291,7 @@ class ConversationHistory:
         return texts, first
 
     def _heads(self, opening: str, texts: list[str]) -> list[str]:
-        """Digests of the history and of it before each of its latest responses, the last first."""
+        """Digests of the history, and of the history before each of its latest responses, the last first."""
         digested = self.digested or self.opened + 1
         if self.hasher is None:
             hasher = hashers_of(self.query.key)["history"].copy()
@@ -319,15 +316,14 @@ class ConversationHistory:
 
 
 class HistoryCopies(Struct, frozen=True):
-    """Copies of a history, each with the number of messages that it was read of; instructions as they are written, and
-    their text."""
+    """Copies of a history, each with its number of messages; the raw instructions and their text."""
 
     copies: tuple[tuple[int, ConversationHistory], ...] = ()
     size: int = 0
     instructions: tuple[bytes, str] = (b"", "")
 
     def latest(self, count: int) -> tuple[int, ConversationHistory | None]:
-        """The copy of most messages that are among the first `count`."""
+        """The longest copy with at most `count` messages."""
         for number, history in reversed(self.copies):
             if number <= count:
                 return number, history
@@ -335,25 +331,25 @@ class HistoryCopies(Struct, frozen=True):
 
 
 class HistoryReader(Struct):
-    """Reads the history of one request: all of it, or the messages in `tail` after the first `count`, of which there is
-    a copy. It makes copies for the next request."""
+    """Reads the history of one request: all messages, or the `tail` after the first `count` that a copy covers. It
+    makes copies for the next request."""
 
     start: ConversationHistory | None = None
     count: int = 0
     tail: bytes = b""
     copies: HistoryCopies = HistoryCopies()
-    # Instructions as they are written, and their text: at first those of the earlier request.
+    # The raw instructions and their text, at first those of the earlier request.
     instructions: tuple[bytes, str] = (b"", "")
-    # Whether the request does not go on from the copy after all.
+    # Whether the request turned out not to continue the copy.
     is_broken: bool = False
 
     def resume(self, earlier: HistoryCopies, common: int) -> None:
-        """Go on from the latest copy among the messages that an earlier request has in common with this one."""
+        """Continue the latest copy within the messages that both requests have in common."""
         self.count, self.start = earlier.latest(common)
         self.copies, self.instructions = earlier, earlier.instructions
 
     def text_of(self, instructions: Raw, decode: Callable[[Raw], str]) -> str:
-        """The text of instructions, which are most often those of the earlier request, byte for byte."""
+        """Return the text of instructions. Most often they equal those of the earlier request, byte for byte."""
         written, text = self.instructions
         if len(written) != len(instructions) or not written.startswith(instructions):
             text = decode(instructions)
@@ -363,7 +359,7 @@ class HistoryReader(Struct):
     def hints(
         self, turns: Sequence[Turn], query: HintQuery, instructions: str, has_tools: bool, is_named: bool
     ) -> ReadHistory:
-        """Read the messages, and give what is recognized of all of them."""
+        """Read the messages, and return the digests of the entire history."""
         history = self.read(turns, query, instructions)
         instructions += history.instructions
         digests = history.digests(instructions, has_tools=has_tools, is_named=is_named)
@@ -393,7 +389,7 @@ class HistoryReader(Struct):
     @property
     def _instructions_size(self) -> int:
         written, text = self.instructions
-        # One character that is not ASCII can make each of them four bytes long.
+        # One non-ASCII character makes Python store every character in up to four bytes.
         return len(written) + (len(text) if text.isascii() else 4 * len(text))
 
 
@@ -411,7 +407,7 @@ def session_hints_in(
     is_named: bool = False,
     reader: HistoryReader | None = None,
 ) -> SessionHints:
-    """The hints of a request's messages and members; with a `reader`, those messages follow the ones it has."""
+    """Return the hints of a request. With a `reader`, its messages come first."""
     if reader is None:
         read = read_short(turns, query, instructions, tools[0] > 0, is_named)
     else:

@@ -1,6 +1,6 @@
-"""Duplicate keys: members that an object has twice, or under a name that some readers confuse. JSON readers differ: of
-two equal names some take the first, some the last; some ignore case, or how words are joined. A decision by a member
-that is then forwarded as written requires that all readers agree."""
+"""Duplicate keys: finds members that occur twice in a JSON object, or under names that some readers confuse. Some
+readers take the first of two equal names, some the last; some ignore case or word separators. If the gateway decides by
+a member and forwards it unchanged, all readers must agree on its value."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from msgspec import Raw
 from dragoman.wire.json_spans import object_members, too_many_members
 
 OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
-# Longer ones are looked through faster than written again.
+# Bytes up to which encoding the members again is faster than searching the body.
 _SHORT = 4096
-# A real routing object has a few dozen members; each of them is checked here.
+# A real routing object has a few dozen members, and each is checked.
 MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
-# Bytes around a member: its quotes, its colon, and the comma or the brace behind it.
+# Bytes around a member: its quotes, its colon, and the comma or brace after it.
 _AROUND = len(b'"":,')
-# Names that no reader takes for another one: without capitals they are their own folding.
+# Names that no reader confuses with another one, cached.
 _PLAIN: set[str] = set()
 _MAX_PLAIN, _REMEMBERED = 1024, 64
 
@@ -29,15 +29,16 @@ _MAX_PLAIN, _REMEMBERED = 1024, 64
 def ambiguous(
     body: bytes, members: dict[str, Raw], names: AbstractSet[str], others: Mapping[str, str] = _NONE
 ) -> str | None:
-    """The first member that is one of `names` twice, or spelled otherwise; `members` are those of the decoded body.
-    `others` are names compared by their letters alone (`joined`). More than `MAX_MEMBERS` are refused."""
+    """Return the first member that occurs twice under one of `names`, or in another spelling. `members` are those of
+    the decoded body. `others` are names compared by their letters alone (`joined`). More than `MAX_MEMBERS` raise an
+    error."""
     if len(members) > MAX_MEMBERS:
         raise too_many_members(MAX_MEMBERS)
     if not _PLAIN.issuperset(members):
         for name in members:
             if name not in _PLAIN and _is_other(name, names, others):
                 return name
-    # Most bodies are written without white space, or all with the same.
+    # Most bodies have no white space, or the same white space everywhere.
     if len(body) < _SHORT:
         if _encode(members) == body:
             return None
@@ -45,12 +46,12 @@ def ambiguous(
         if body == b"{" + b", ".join(pairs) + b"}":
             return None
     else:
-        # One that is no longer than its members without white space says nothing beside them.
+        # A body of this length contains nothing beside the members.
         written = len("".join(members)) + sum([memoryview(value).nbytes for value in members.values()])
         if written + _AROUND * len(members) + 1 == len(body):
             return None
     seen: set[str] = set()
-    # Repeated names are not in `members`, and their number is not limited.
+    # Repeated names are not in `members`, so their number is checked here.
     for member in object_members(body, walked=members, limit=MAX_MEMBERS):
         if member.key in seen and member.key in names:
             return member.key
@@ -59,7 +60,7 @@ def ambiguous(
 
 
 def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> bool:
-    """Whether some readers take a name for another one of these. A name that none does is remembered."""
+    """Whether some readers confuse a name with one of these. Names that no reader confuses are cached."""
     letters = folded(name)
     if name not in names and (letters in names or others.get(joined(name)) in names):
         return True
@@ -70,10 +71,10 @@ def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> 
 
 
 def joined(name: str) -> str:
-    """A name by its letters alone, however its words are joined: camelCase, with dashes or with underscores."""
+    """A name by its letters alone, whether written in camelCase, with dashes or with underscores."""
     return folded(name).replace("_", "").replace("-", "")
 
 
 def folded(name: str) -> str:
-    """A name in a case-insensitive form: Unicode's folding, the dotless i and the one with a dot."""
+    """A name in case-insensitive form: Unicode case folding, with the dotted and the dotless i made equal."""
     return name.lower() if name.isascii() else name.upper().casefold().replace("\u0307", "")

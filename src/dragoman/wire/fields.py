@@ -1,5 +1,5 @@
-"""Fields: a typed reader of a JSON object that remembers read members. A member of the wrong type is a `WireError` with
-its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. The `rest` becomes `Extras`."""
+"""Typed reader of a JSON object that records which members were read. A member of the wrong type raises `WireError`
+with its location. Null counts as absent (mapping.md §3, "Null"), except for `raw`. Unread members become `Extras`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
 from dragoman.model.parts import Extras
 from dragoman.wire.json import kind_of
 
-# The position of a reader: the path of its parent and its own step, rendered only for an error.
+# The position of a reader: its parent's path and its own step. It is rendered only for an error.
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 ROOT: Path = None
 
 
 def render_path(path: Path) -> str:
-    """Write a path as a JSON pointer: `/messages/2/content`."""
+    """Format a path as a JSON pointer: `/messages/2/content`."""
     steps: list[str] = []
     while path is not None:
         path, step = path
@@ -29,24 +29,22 @@ def render_path(path: Path) -> str:
 
 
 class Fields(Struct, eq=False):
-    """One JSON object being read."""
-
     value: JsonObject
     path: Path = ROOT
     _read: list[str] = []
 
     def fail(self, key: str | int | None, expected: str, actual: JsonValue) -> WireError:
-        """Make the error for a member; `actual` is the value, a string is shown as such."""
+        """Make the error for a member. `actual` is the value; a string is used as it is."""
         path = self.path if key is None else (self.path, key)
         return WireError(render_path(path), expected, kind_of(actual))
 
     def wrong(self, key: str | None, expected: str, actual: str) -> WireError:
-        """Make the error for a member of the right type and a wrong content."""
+        """Make the error for a member with the right type and an invalid value."""
         path = self.path if key is None else (self.path, key)
         return WireError(render_path(path), expected, actual)
 
     def optional_text(self, key: str) -> str | None:
-        """A string, or None if it is absent or null."""
+        """Return a string, or None if it is absent or null."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -56,7 +54,6 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "string", value)
 
     def text(self, key: str) -> str:
-        """A string that must be there."""
         value = self.value.get(key)
         if type(value) is str:
             self._read.append(key)
@@ -64,14 +61,14 @@ class Fields(Struct, eq=False):
         raise self._missing(key, "string", value)
 
     def name(self, key: str) -> str:
-        """A required non-empty string."""
+        """Return a required non-empty string."""
         value = self.text(key)
         if value:
             return value
         raise self.wrong(key, "a name", "an empty string")
 
     def kind(self) -> str | None:
-        """The `type`, or None if there is none; null and the empty string are no types."""
+        """Return `type`, or None if it is absent, null or empty."""
         value = self.value.get("type")
         if type(value) is str and value:
             self._read.append("type")
@@ -79,7 +76,7 @@ class Fields(Struct, eq=False):
         return self.name("type") if "type" in self.value else None
 
     def optional_cap(self, key: str, least: int = 1) -> int | None:
-        """A whole number that bounds something, or None."""
+        """Return an integer of at least `least`, or None."""
         given = self.value.get(key)
         if type(given) is int and given >= least:
             self._read.append(key)
@@ -97,7 +94,6 @@ class Fields(Struct, eq=False):
                 raise self.fail(key, "a value", None)
 
     def optional_flag(self, key: str) -> bool | None:
-        """A boolean, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -107,7 +103,7 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "boolean", value)
 
     def optional_integer(self, key: str) -> int | None:
-        """A whole number, or None; `4.0` is a whole number too."""
+        """Return an integer or None. `4.0` counts as an integer."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -120,7 +116,7 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "integer", value)
 
     def optional_number(self, key: str) -> int | float | Number | None:
-        """Any number, as it was spelled, or None."""
+        """Return a number in its original spelling, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -130,7 +126,7 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "number", value)
 
     def optional_object(self, key: str) -> JsonObject | None:
-        """An object left as it is, or None."""
+        """Return an object unchanged, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -140,7 +136,7 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "object", value)
 
     def object(self, key: str) -> JsonObject:
-        """An object, left as it is, that must be there."""
+        """Return a required object unchanged."""
         value = self.value.get(key)
         if type(value) is dict:
             self._read.append(key)
@@ -148,7 +144,7 @@ class Fields(Struct, eq=False):
         raise self._missing(key, "object", value)
 
     def optional_list(self, key: str) -> JsonList | None:
-        """An array left as it is, or None."""
+        """Return an array unchanged, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -158,21 +154,19 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "array", value)
 
     def raw(self, key: str) -> JsonValue:
-        """Any value, null included; absent is None too."""
+        """Return any value, null included; None if it is absent."""
         self._read.append(key)
         return self.value.get(key)
 
     def optional_fields(self, key: str) -> Fields | None:
-        """A reader for a nested object, or None."""
         value = self.optional_object(key)
         return None if value is None else Fields(value, (self.path, key))
 
     def fields(self, key: str) -> Fields:
-        """A reader for a nested object that must be there."""
         return Fields(self.object(key), (self.path, key))
 
     def each(self, key: str) -> Sequence[Fields]:
-        """A reader for every object in an array; nothing if the array is absent."""
+        """Return a reader for every object of an array; nothing if the array is absent."""
         values = self.optional_list(key)
         if not values:
             return ()
@@ -185,7 +179,7 @@ class Fields(Struct, eq=False):
         return readers
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """An array of strings; empty if it is absent."""
+        """Return an array of strings; empty if it is absent."""
         values = self.optional_list(key)
         if not values:
             return ()
@@ -197,20 +191,20 @@ class Fields(Struct, eq=False):
         return tuple(strings)
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
-        """A string out of a closed set, or None."""
+        """Return a string of a closed set, or None."""
         value = self.optional_text(key)
         if value is not None and value not in allowed:
             raise self.wrong(key, " or ".join(repr(word) for word in allowed), repr(value))
         return value
 
     def skip(self, *keys: str) -> None:
-        """Count members as read."""
+        """Mark members as read."""
         self._read.extend(keys)
 
     def rest(self, origin: str) -> Extras | None:
-        """Unread members, to be sent back only to their origin. Null counts as read."""
+        """Return unread members, to be sent back only to their origin. Null counts as read."""
         read = frozenset(self._read)
-        # Nearly always all members were read, which is known without a set of their names.
+        # Nearly always all members were read. This check needs no set of their names.
         if read.issuperset(self.value):
             return None
         unread = self.value.keys() - read

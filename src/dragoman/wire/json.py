@@ -1,4 +1,4 @@
-"""JSON text to values and back: one reader, one writer, one kind of error."""
+"""JSON reader and writer: text to values and back, with one kind of error."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _write(value: object) -> Raw:
 _DECODER: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _ENCODER = msgspec.json.Encoder(enc_hook=_write)
 _encode = _ENCODER.encode
-# The decoder itself, for the hot path: its exceptions are not mapped.
+# The decoder for the hot path. It raises the exceptions of msgspec.
 read_json = _DECODER.decode
 
 
 def decode(text: bytes | str) -> JsonValue:
-    """Read one JSON document; numbers keep their spelling, the last of duplicate members counts."""
+    """Decode one JSON document. Numbers keep their spelling; the last of duplicate members counts."""
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError as error:
@@ -38,7 +38,7 @@ def decode(text: bytes | str) -> JsonValue:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
 
 
-# Replacements for messages of the JSON reader that do not help the author.
+# Clearer texts for messages of the JSON reader.
 _ERROR_TEXTS = {
     "invalid character": "a character that cannot stand there",
     "object keys must be strings": "expected a name in double quotes",
@@ -53,7 +53,7 @@ _AT = re.compile(r"(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?").fullmatch
 
 
 def _broken(text: bytes | str, message: str) -> str:
-    """The problem of invalid JSON, and its position; nothing of the text itself."""
+    """Describe the error in invalid JSON and its position, without quoting the text."""
     raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if "truncated" in message:
         return f"it breaks off at {_line_and_column(raw)}" if raw.strip() else "it is empty"
@@ -64,15 +64,15 @@ def _broken(text: bytes | str, message: str) -> str:
 
 
 def _line_and_column(before: bytes) -> str:
-    """Line and column of what follows these bytes, counted from 1."""
+    """The line and column after these bytes, counted from 1."""
     lines = before.count(b"\n") + 1
     line = before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")
     return f"line {lines}, column {len(line) + 1}"
 
 
 def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
-    """Read a document that must be an object, from text or from values that were parsed already."""
-    # A tuple: the union of two types would be made each time.
+    """Decode a document that must be an object, from text or from parsed values."""
+    # A tuple, because the union of two types would be created at each call.
     if not isinstance(body, (bytes, str)):
         if not isinstance(body, Mapping):
             raise WireError("", "bytes, text or an object", kind_of(body))
@@ -82,7 +82,7 @@ def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
     try:
         value = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # It raises the error.
+        # `decode` raises the error.
         value = decode(body)
     if not isinstance(value, dict):
         raise WireError("", "object", kind_of(value))
@@ -90,7 +90,7 @@ def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
 
 
 def _check(value: object) -> None:
-    """Refuse Python values that no JSON text could have given: other types, other keys, numbers that are none."""
+    """Reject Python values that JSON text cannot represent: other types, other keys, NaN and infinities."""
     level: list[object] = [value]
     depth = 0
     while level:
@@ -113,19 +113,20 @@ def _check(value: object) -> None:
         level = deeper
 
 
-# The maximum depth of the JSON reader, more than real requests have.
+# The maximum depth of the JSON reader; real requests have less.
 _DEEPEST = 1000
 
 
 def decode_lenient(text: bytes) -> JsonValue:
-    """Read what a provider streamed: lone surrogates and broken UTF-8 become U+FFFD instead of ending the stream."""
+    """Decode JSON that a provider streamed. Lone surrogates and broken UTF-8 become U+FFFD instead of ending the
+    stream."""
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return decode(without_surrogates(text.decode("utf-8", "replace")))
 
 
-# A surrogate pair, half of one, or any other escape: matched in this order, so that `\\\\ud800` stays unchanged.
+# A surrogate pair, a lone surrogate, or any other escape, in this order, so that `\\\\ud800` stays unchanged.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
@@ -136,35 +137,35 @@ def _mended(escape: re.Match[str]) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """JSON text with U+FFFD instead of each lone half of a surrogate pair."""
+    """Replace each lone surrogate in JSON text by U+FFFD."""
     return _ESCAPE.sub(_mended, text)
 
 
 def has_surrogates(text: str) -> bool:
-    """Whether JSON text has a lone half of a surrogate pair as an escape."""
+    """Whether JSON text has a lone surrogate as an escape."""
     return any(escape["half"] is not None for escape in _ESCAPE.finditer(text))
 
 
-# A mark before the digits of an unpaired surrogate, which occurs in no text: Unicode keeps it from ever being a
-# character.
+# A mark before the digits of a lone surrogate. It occurs in no text: Unicode reserves it as a noncharacter.
 _MARK = "\ufdd0"
 _MARKED = re.compile(f"{_MARK}([0-9a-fA-F]{{4}})")
 
 
 def mark_surrogates(text: str) -> str | None:
-    """JSON text that the reader takes, each lone half a mark; None if there are none, or the text has marks itself."""
+    """Replace each lone surrogate by a mark, so that the reader accepts the text. None if there is none to replace, or
+    if the text contains marks itself."""
     if not has_surrogates(text) or _MARK in text or "\\ufdd0" in text.lower():
         return None
     return _ESCAPE.sub(lambda escape: escape[0] if escape["half"] is None else f"{_MARK}{escape['half'][2:]}", text)
 
 
 def unmark_surrogates(text: str) -> str:
-    """A string of such text with its halves."""
+    """Restore the lone surrogates of a marked string."""
     return _MARKED.sub(lambda mark: chr(int(mark[1], 16)), text) if _MARK in text else text
 
 
 def to_bytes(body: bytes | str | Mapping[str, object]) -> bytes:
-    """A document as the bytes it is sent in."""
+    """Return a document as the bytes to send."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
@@ -176,7 +177,6 @@ def to_bytes(body: bytes | str | Mapping[str, object]) -> bytes:
 
 
 def encode(value: JsonValue) -> bytes:
-    """Write one JSON document, compact."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -188,12 +188,11 @@ def encode(value: JsonValue) -> bytes:
 
 
 def encode_text(value: JsonValue) -> str:
-    """Write one JSON document, compact, as text."""
     return encode(value).decode()
 
 
 def kind_of(value: object) -> str:
-    """Name a value's JSON type for an error message."""
+    """The JSON type of a value, for error messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):

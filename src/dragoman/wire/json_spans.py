@@ -1,6 +1,6 @@
-"""JSON spans: where the values of a JSON text are, and how to edit some without touching the bytes around them. The
-text must be valid JSON; positions count bytes. msgspec walks over values in linear time without building them; a
-pattern that jumps from bracket to bracket does the rest. Equal names are all listed, in order."""
+"""JSON spans: finds the byte positions of values in JSON text, and edits values without changing other bytes. The text
+must be valid JSON. msgspec walks values in linear time without building them, and a pattern jumps from bracket to
+bracket. Members with equal names are all listed, in order."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
 _WHITE = b" \t\n\r"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _skip_string = re.compile(_STRING, re.DOTALL).match
-# The bytes before a value: whitespace, with or without a comma.
+# White space before a value, with or without a comma.
 _skip_white = re.compile(rb"[ \t\n\r]*+").match
 _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
-# A member up to its value: its name without quotes, and the value too if it is short and plain, as most are.
+# A member up to its value: the name without quotes, and the value too if it is short and plain, as most are.
 _read_member = re.compile(
     rb'[ \t\n\r,]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]{0,64}+"|[-+.0-9A-Za-z]++)?+', re.DOTALL
 ).match
 _skip_scalar = re.compile(rb"[^ \t\n\r,\]}]*+").match
-# Strings whole, so that a bracket inside one does not count.
+# Matches a string as one piece, so that a bracket inside it does not count.
 _landmarks = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL).finditer
 
 _QUOTE, _BACKSLASH, _COMMA, _BRACE, _BRACKET, _SPACE = b'"\\,{[ '
@@ -37,7 +37,7 @@ _OPENING = frozenset(b"{[")
 
 
 class JsonSpan(msgspec.Struct, frozen=True, gc=False):
-    """The bytes from `start` up to and without `end`."""
+    """The bytes from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -53,17 +53,15 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value(self) -> JsonSpan:
-        """The span of the value."""
         return JsonSpan(self.value_start, self.value_end)
 
     @property
     def whole(self) -> JsonSpan:
-        """The span of the member, with its name."""
         return JsonSpan(self.key_start, self.value_end)
 
 
 def value_end(body: bytes, start: int) -> int:
-    """Where the value that begins at `start` ends."""
+    """Return the end of the value that begins at `start`."""
     first = body[start]
     if first == _QUOTE:
         return _string_end(body, start)
@@ -89,8 +87,8 @@ def object_members(
     walked: dict[str, Raw] | None = None,
     limit: int | None = None,
 ) -> list[Member]:
-    """The members of the object that begins at `start`, duplicates too; more than `limit` are refused. A known `end`,
-    and `walked` (msgspec's result there), save work."""
+    """Return the members of the object at `start`, with duplicates. More than `limit` raise an error. A known `end`,
+    and `walked` (msgspec's result for the object), save work."""
     at, end = _bounds(body, start, end)
     lengths = walked if walked is not None else _walked(_OBJECT, body, at, end)
     members: list[Member] = []
@@ -111,18 +109,17 @@ def object_members(
 
 
 def too_many_members(limit: int) -> WireError:
-    """The error about an object with more than so many members."""
     return WireError("", f"an object of at most {limit} members", "more")
 
 
 def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[JsonSpan]:
-    """The elements of the array that begins at `start`; `end`, if known, saves looking for it."""
+    """Return the elements of the array at `start`. A known `end` saves a search."""
     at, end = _bounds(body, start, end)
     elements: list[JsonSpan] = []
     walked = _walked(_ARRAY, body, at, end)
     at += 1
     for element in walked:
-        # Most lists are written without white space, and then the pattern need not look for any.
+        # Most lists have no white space, which saves the pattern match.
         if body[at] == _COMMA:
             at += 1
         if body[at] <= _SPACE:
@@ -134,7 +131,8 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
 
 
 def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, JsonSpan]]:
-    """The elements of a list member, in each duplicate, with their index; None without an object or such a list."""
+    """Return the elements of the list member `key`, in each duplicate, with their index; none if there is no such
+    list."""
     at, end = _bounds(body, start, end)
     if body[at] != _BRACE:
         return []
@@ -147,16 +145,16 @@ def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -
 
 
 def without(body: bytes, spans: Iterable[JsonSpan]) -> bytes:
-    """The same bytes without these members or elements, and without one comma for each."""
+    """Remove members or elements, each with one comma."""
     return replaced(body, [(gap, b"") for gap in gaps(body, spans)])
 
 
 def gaps(body: bytes, spans: Iterable[JsonSpan]) -> list[JsonSpan]:
-    """The spans to cut so that these members or elements are gone: neighbours joined, with surplus commas."""
+    """The spans to cut in order to remove members or elements: neighbours are joined, surplus commas included."""
     runs: list[JsonSpan] = []
     for span in sorted(spans, key=_start):
         if runs and span.start < runs[-1].end:
-            continue  # inside of what goes anyway
+            continue  # inside a span that is removed anyway
         if runs and _require_match(_skip_comma(body, runs[-1].end)).end() == span.start:
             runs[-1] = JsonSpan(runs[-1].start, span.end)
         else:
@@ -165,7 +163,7 @@ def gaps(body: bytes, spans: Iterable[JsonSpan]) -> list[JsonSpan]:
 
 
 def replaced(body: bytes, edits: Iterable[tuple[JsonSpan, bytes]]) -> bytes:
-    """The same bytes with other bytes in these places, which do not overlap."""
+    """Replace spans, which must not overlap."""
     pieces: list[bytes] = []
     at = 0
     for span, new in sorted(edits, key=_edit_start):
@@ -176,12 +174,12 @@ def replaced(body: bytes, edits: Iterable[tuple[JsonSpan, bytes]]) -> bytes:
 
 
 def replace_value(body: bytes, span: JsonSpan, value: bytes) -> bytes:
-    """The same bytes with another value in this place."""
+    """Replace one span."""
     return body[: span.start] + value + body[span.end :]
 
 
 def with_member(body: bytes, key: str, value: bytes, end: int | None = None) -> bytes:
-    """The same bytes with one more member in the object that ends at `end`, by default the whole text."""
+    """Add a member to the object that ends at `end`, by default the end of the text."""
     brace = _rstripped(body, len(body) if end is None else end) - 1
     last = _rstripped(body, brace)
     comma = b"" if body[last - 1] == _BRACE else b","
@@ -211,13 +209,13 @@ def _walked(decoder: msgspec.json.Decoder[Walked], body: bytes, start: int, end:
 
 
 def _value_end(body: bytes, start: int, last: Raw) -> int:
-    """Where a text, list or object ends that is, unless its name repeats, the last value of that name."""
+    """The end of a string, list or object; for a repeated name, of the last value of that name."""
     return start + len(last) if body.startswith(last, start) else value_end(body, start)
 
 
 def _string_end(body: bytes, start: int) -> int:
     end = body.find(b'"', start + 1)
-    # The next quote ends nearly every string that has no escape before it; the pattern reads the others.
+    # The next quote ends nearly every string that has no escape before it. The pattern reads the others.
     if end > 0 and body[end - 1] != _BACKSLASH:
         return end + 1
     return _require_match(_skip_string(body, start)).end()
@@ -232,7 +230,7 @@ def _with_comma(body: bytes, run: JsonSpan) -> JsonSpan:
 
 
 def _rstripped(body: bytes, end: int) -> int:
-    """Where the last byte before `end` that is not white space ends."""
+    """The end of the last byte before `end` that is not white space."""
     reach = 16
     while not (stripped := body[max(end - reach, 0) : end].rstrip(_WHITE)) and reach < end:
         reach *= 4
@@ -259,16 +257,16 @@ def _edit_start(edit: tuple[JsonSpan, bytes]) -> int:
     return edit[0].start
 
 
-# The first member of an object, if that is a plain text.
+# The first member of an object, if it is a plain string.
 _first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]*+("[^"\\]*+")').match
 
 
 def replace_text(body: bytes, key: str, text: str) -> bytes:
-    """The same bytes with the top-level string member `key` saying something else."""
+    """Replace the value of the top-level string member `key`."""
     match = _first(body)
     if match is not None and match[1] == key.encode() and not _is_again(body, match):
         return body[: match.start(2)] + encode(text) + body[match.end(2) :]
-    # Readers use the last of several.
+    # Readers use the last of several members.
     for member in reversed(object_members(body)):
         if member.key == key:
             return replace_value(body, member.value, encode(text))
@@ -276,12 +274,12 @@ def replace_text(body: bytes, key: str, text: str) -> bytes:
 
 
 def _is_again(body: bytes, first: re.Match[bytes]) -> bool:
-    """Whether the name of the first member may occur again in a body; its letters may be escaped."""
+    """Whether the name of the first member may occur again. Escapes may hide its letters."""
     return body.find(b'"%b"' % first[1], first.end()) >= 0 or b"\\u" in body
 
 
 def with_stream(body: bytes, stream: bool) -> bytes:
-    """The same bytes with the top-level `stream` saying this, once or in each of its duplicates."""
+    """Set the top-level `stream`, in each of its duplicates."""
     value = b"true" if stream else b"false"
     members = named(object_members(body), "stream")
     if not members:
@@ -290,10 +288,9 @@ def with_stream(body: bytes, stream: bool) -> bytes:
 
 
 def named(members: list[Member], key: str) -> list[Member]:
-    """All members with this name; the last is the one that counts."""
     return [member for member in members if member.key == key]
 
 
 def last_value(body: bytes, members: list[Member]) -> JsonValue:
-    """The value of the last of some members, parsed; None if there are none."""
+    """Return the last of these members' values, decoded; None without members."""
     return decode(body[members[-1].value_start : members[-1].value_end]) if members else None

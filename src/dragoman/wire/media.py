@@ -1,14 +1,14 @@
-"""Media as text: data URLs (RFC 2397), base64 and media types. Payloads may have many megabytes: none is decoded unless
-the caller wants its text, and one without repair is copied once at most. Validity is for the receiver to judge."""
+"""Media as text: data URLs (RFC 2397), base64 and media types. Payloads may have many megabytes. They are decoded only
+for a caller that needs their text, and copied at most once if they need no repair. The receiver validates them."""
 
 import binascii
 from urllib.parse import unquote, unquote_to_bytes
 
 _SCHEME = "data:"
-# RFC 2397, section 2: a data URL that names no type holds this one.
+# The type of a data URL that names none (RFC 2397, section 2).
 _DEFAULT_MEDIA_TYPE = "text/plain"
 
-# Names in use for types that are registered, and accepted by providers, under another name (pitfall 166).
+# Unregistered names in use, and the registered names that providers accept (pitfall 166).
 _REGISTERED_NAMES = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
@@ -16,7 +16,7 @@ _REGISTERED_NAMES = {
     "application/x-pdf": "application/pdf",
 }
 
-# The magic bytes as they look in base64, cut back to the characters that they alone determine.
+# Magic bytes in base64, cut to the characters that they determine alone.
 _IMAGE_OPENINGS = (
     ("/9j/", "image/jpeg"),
     ("iVBORw0KGg", "image/png"),
@@ -28,11 +28,11 @@ _WEBP_HEADER_LENGTH = 16
 
 
 class BadDataUrl(ValueError):
-    """A text that begins as a data URL and does not go on as one."""
+    """A text that begins like a data URL, but is not one."""
 
 
 def parse_data_url(url: str) -> tuple[str, str] | None:
-    """Returns the media type, lower-cased and without parameters, and the base64 payload; None if it is no data URL."""
+    """Return the media type, in lower case and without parameters, and the base64 payload; None for other URLs."""
     if url[:5].lower() != _SCHEME:
         return None
     comma = url.find(",", 5)
@@ -56,18 +56,17 @@ def parse_data_url(url: str) -> tuple[str, str] | None:
 
 
 def data_url(media_type: str, data: str) -> str:
-    """Writes a data URL around a base64 payload."""
     return f"data:{media_type};base64,{data}"
 
 
 def normal_media_type(declared: str) -> str:
-    """Returns the registered spelling of a media type: lower case, without parameters."""
+    """Return the registered spelling of a media type, in lower case and without parameters."""
     media_type = declared.partition(";")[0].strip().lower()
     return _REGISTERED_NAMES.get(media_type, media_type)
 
 
 def sniff_image(data: str) -> str | None:
-    """Returns the media type that the first bytes of a base64 payload prove, if it is jpeg, png, gif or webp."""
+    """Return the media type that the magic bytes of a base64 payload prove: JPEG, PNG, GIF or WebP."""
     for opening, media_type in _IMAGE_OPENINGS:
         if data.startswith(opening):
             return media_type
@@ -76,14 +75,14 @@ def sniff_image(data: str) -> str | None:
             header = binascii.a2b_base64(data[:_WEBP_HEADER_LENGTH])
         except ValueError:
             return None
-        # RIFF also opens sound and video; the form name follows the length of the file.
+        # Sound and video also begin with RIFF. The format name follows the length of the file.
         if header[:4] == b"RIFF" and header[8:] == b"WEBP":
             return "image/webp"
     return None
 
 
 def decode_text(data: str) -> str | None:
-    """Returns the text that a base64 payload holds in UTF-8; None if it holds anything else."""
+    """Return the UTF-8 text in a base64 payload, or None."""
     try:
         return binascii.a2b_base64(_without_whitespace(data), strict_mode=True).decode("utf-8")
     except ValueError:
@@ -91,7 +90,7 @@ def decode_text(data: str) -> str | None:
 
 
 def _clean_base64(payload: str) -> str:
-    """Undoes percent-encoding and line wrapping, which data URLs may have and base64 fields may not."""
+    """Undo percent-encoding and line wrapping, which data URLs may have and base64 fields may not."""
     if "%" in payload:
         payload = unquote(payload, errors="replace")
     if not payload.isascii():
@@ -100,7 +99,7 @@ def _clean_base64(payload: str) -> str:
 
 
 def _without_whitespace(data: str) -> str:
-    # Four searches that find nothing cost far less than one pass that copies.
+    # Four searches without a match cost far less than one pass that copies.
     if "\n" in data or " " in data or "\r" in data or "\t" in data:
         return "".join(data.split())
     return data

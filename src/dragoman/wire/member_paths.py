@@ -1,5 +1,5 @@
-"""Member paths: the strings at given places of a JSON value, as `tools/*/model`. Objects on the way are given to a
-`check` with the names that count in them, which refuses what readers may understand differently."""
+"""Member paths: yields the strings at given paths of a JSON value, such as `tools/*/model`. A `check` gets each object
+on the way with the names that matter, and rejects objects that readers may understand differently."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec import Raw
 from dragoman.errors import WireError
 from dragoman.wire.duplicate_keys import OBJECT
 
-# Names of members, with the tree below them. `*` matches every element of a list and every member of an object; the
-# empty name means that a string stands here.
+# Member names, each with the tree below it. `*` matches every element of a list and every member of an object. The
+# empty name marks a string.
 PathTree: TypeAlias = "dict[str, PathTree]"
 Check: TypeAlias = Callable[[bytes, dict[str, Raw], frozenset[str]], None]
 _HERE, _EACH = "", "*"
@@ -22,7 +22,6 @@ _STRING: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
 
 
 def path_tree(paths: Iterable[str]) -> PathTree:
-    """The tree of some paths."""
     root: PathTree = {}
     for path in paths:
         node = root
@@ -33,8 +32,8 @@ def path_tree(paths: Iterable[str]) -> PathTree:
 
 
 def strings_at(value: Raw | bytes, tree: PathTree, check: Check, at: str = "") -> Iterator[str]:
-    """The strings at the places of a tree. Null, and containers that the tree enters, are allowed as well; anything
-    else raises `WireError`."""
+    """Yield the strings at the paths of a tree. Null, and containers that the tree enters, are allowed. Other values
+    raise `WireError`."""
     first, each = bytes(memoryview(value)[:1]), tree.get(_EACH)
     if first == b"{" and tree.keys() != {_HERE}:
         members = OBJECT.decode(value)
@@ -51,7 +50,7 @@ def strings_at(value: Raw | bytes, tree: PathTree, check: Check, at: str = "") -
 
 
 def strings_in(members: Mapping[str, Raw], tree: PathTree, check: Check, at: str = "") -> Iterator[str]:
-    """The same of an object whose members are read, and were checked."""
+    """The same for an object that is decoded and checked already."""
     each = tree.get(_EACH)
     for name, value in members.items():
         below = each if name in (_HERE, _EACH) else tree.get(name, each)

@@ -1,5 +1,5 @@
-"""Multipart: locate a field of a form (RFC 7578) in one linear pass. Readers forgive different things: a lone line
-feed, another case, escapes, a field twice. Anything that only some readers would take for the field is refused."""
+"""Multipart forms (RFC 7578): finds the bytes of a field in one linear pass. Readers tolerate different errors: a lone
+line feed, another case, escapes, a repeated field. A part that only some readers take for the field is rejected."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dragoman.errors import WireError
 from dragoman.wire.duplicate_keys import folded
 from dragoman.wire.json_spans import JsonSpan
 
-# A form of this API has a handful of parts, and a part two or three headers.
+# A form of these APIs has a handful of parts, and a part two or three headers.
 _MAX_PARTS = 1000
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BOUNDARY_LENGTH = 70
-# `; name=value`, the value as it is or in quotes.
+# `; name=value`, with or without quotes.
 _parameter = re.compile(rb';[ \t]*+([^\s;=",]++)[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)[ \t]*+', re.DOTALL).match
-# The end of a boundary line; two dashes are the end of the form.
+# The end of a boundary line. Two dashes end the form.
 _line_end = re.compile(rb"(--)?[ \t]*+(?:\r\n|\Z)").match
 _name_end = re.compile(r"[\[\x00]")
 _PLAIN_CODINGS = (b"7bit", b"8bit", b"binary")
@@ -24,12 +24,11 @@ _PLAIN_CHARSETS = (b"utf-8", b"us-ascii")
 
 
 def is_form(content_type: bytes) -> bool:
-    """Whether a body of this type is in parts."""
     return content_type.lstrip()[:10].lower() == b"multipart/"
 
 
 def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
-    """The span of a form field's value; None if the form has no such field, or no boundary is known."""
+    """The span of a form field's value, or None if the form lacks the field or its boundary is unknown."""
     _, semicolon, rest = content_type.partition(b";")
     parameters = _parameters(semicolon + rest)
     boundary = parameters.get(b"boundary")
@@ -49,7 +48,7 @@ def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
 
 
 def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[int, int]]:
-    """The spans of the parts of a form, each with its head. The boundary occurs only around them."""
+    """The spans of the parts, each with its head. The boundary occurs only around parts."""
     at = body.find(boundary)
     if at < 0:
         raise _broken("one without its boundary")
@@ -72,13 +71,13 @@ def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _head(body: bytes, start: int, end: int) -> tuple[list[tuple[bytes, bytes]], int]:
-    """The headers of a part, names in lower case, and where its value begins."""
+    """The headers of a part, with names in lower case, and the start of its value."""
     if body[start : start + 2] == b"\r\n":
         return [], start + 2
     close = body.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD_BYTES))
     if close < 0:
         raise _broken("a part without the end of its headers")
-    # A line that begins with white space goes on with the one before.
+    # A line that begins with white space continues the line before it.
     text = body[start:close].replace(b"\r\n ", b"  ").replace(b"\r\n\t", b"  ")
     lines = text.split(b"\r\n")
     if any(b"\r" in line or b"\n" in line for line in lines):
@@ -88,7 +87,7 @@ def _head(body: bytes, start: int, end: int) -> tuple[list[tuple[bytes, bytes]],
 
 
 def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
-    """Whether a part is the field of this name; one that only some readers would take for it is refused."""
+    """Whether a part is the field `name`. A part that only some readers take for it raises an error."""
     dispositions = [value for key, value in head if key == b"content-disposition"]
     if not dispositions:
         return False
@@ -112,7 +111,7 @@ def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
 
 
 def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a part's value is not encoded."""
+    """Whether the value of a part is unencoded."""
     for key, value in head:
         if key == b"content-transfer-encoding" and value.lower() not in _PLAIN_CODINGS:
             return False
@@ -124,7 +123,7 @@ def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _parameters(text: bytes) -> dict[bytes, bytes]:
-    """The parameters of a header's value, names in lower case; of quotes only the outer ones are taken off."""
+    """The parameters of a header value, with names in lower case. Only outer quotes are removed."""
     parameters: dict[bytes, bytes] = {}
     at = 0
     text = text.rstrip(b"; \t")
@@ -132,7 +131,7 @@ def _parameters(text: bytes) -> dict[bytes, bytes]:
         read = _parameter(text, at)
         if read is None:
             raise _broken("a header that cannot be read")
-        # `name*0*=…` is a piece of a name, in a way of writing it that forms must not use.
+        # `name*0*=…` is one piece of a split name, a syntax that forms must not use.
         key = re.sub(rb"\*.*", b"*", read[1].lower())
         if key in parameters:
             raise _broken("a header that says something twice")

@@ -6,7 +6,7 @@ from pkgutil import get_data
 
 
 def read_data(package: str, name: str) -> bytes:
-    """The bytes of a file of a package. `importlib.resources` does the same, and loads `zipfile` and 20 modules."""
+    """Read a file of a package. `importlib.resources` does the same, but loads `zipfile` and 20 other modules."""
     data = get_data(package, name)
     if data is None:
         raise FileNotFoundError(f"{package} has no {name}")

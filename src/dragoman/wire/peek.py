@@ -1,4 +1,4 @@
-"""Peek: look at a few members of large JSON without reading the rest."""
+"""Peek: reads a few members of large JSON without decoding the rest."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ EMPTY_LIST = Raw(b"[]")
 _QUOTE, _BRACKET = b'"['
 _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _MAX_DIGITS = 18
-# Bytes of media that identify them, together with their length.
+# The last bytes of media, which identify it together with its length.
 _TAIL = 512
-# Exceptions of a decoder.
+# Exceptions of a decoder for unreadable input.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _RAWS = msgspec.json.Decoder(list[Raw])
 
 
 def has_value(raw: Raw) -> bool:
-    """Whether a member exists and is not null."""
     return raw is not NULL and (len(raw) > len(b"false") or bytes(raw) not in _NOTHING)
 
 
 def length(raw: Raw) -> int:
-    """The bytes of a member; 0 without one."""
     if raw is NULL:
         return 0
     size = len(raw)
@@ -38,12 +36,12 @@ def length(raw: Raw) -> int:
 
 
 def media_mark(kind: str, raw: Raw) -> str:
-    """The identity of media in a digest: its length and its last bytes."""
+    """The identity of media in a digest: its length and last bytes."""
     return f"{kind} {length(raw)} {bytes(memoryview(raw)[-_TAIL:]).hex()}"
 
 
 def listed(raw: Raw, decoder: msgspec.json.Decoder[list[T]]) -> Sequence[T]:
-    """The elements of a member that is a list; of any other, and of one that cannot be read, none."""
+    """The elements of a list member; none if the member is unreadable or no list."""
     if raw is NULL:
         return ()
     view = memoryview(raw)
@@ -53,13 +51,13 @@ def listed(raw: Raw, decoder: msgspec.json.Decoder[list[T]]) -> Sequence[T]:
 
 
 def readable(raw: Raw, decoder: msgspec.json.Decoder[T]) -> list[T]:
-    """Those elements of a list that can be read, each by itself."""
+    """The readable elements of a list, each decoded by itself."""
     elements = [peeked(element, decoder) for element in listed(raw, _RAWS)]
     return [element for element in elements if element is not None]
 
 
 def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """The members that a decoder reads; None if unreadable: the translation reports the problem."""
+    """Decode a member; None if it is unreadable, which the translation reports."""
     try:
         return decoder.decode(raw)
     except UNREADABLE:
@@ -67,7 +65,7 @@ def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
 
 
 def number(raw: Raw) -> int | None:
-    """A member that is a whole number."""
+    """A member that is an integer, or None."""
     text = bytes(memoryview(raw)[: _MAX_DIGITS + 1])
     return int(text) if len(text) <= _MAX_DIGITS and text.isdigit() else None
 
@@ -80,7 +78,7 @@ _TEXT = msgspec.json.Decoder(str | list[_TextPart])
 
 
 def text_in(raw: Raw) -> str:
-    """The text of a string member, or of a list of parts with texts; other members are ignored."""
+    """The text of a string member, or of a list of parts with texts. Other members are ignored."""
     if raw is NULL:
         return ""
     try:
@@ -91,13 +89,12 @@ def text_in(raw: Raw) -> str:
 
 
 def is_text(raw: Raw) -> bool:
-    """Whether a member is a string."""
     view = memoryview(raw)
     return view.nbytes > 0 and view[0] == _QUOTE
 
 
 class _AnyMessage(Protocol):
-    """A message of any protocol, as far as a conversation is known by it."""
+    """The members of a message from which a conversation is recognised, in any protocol."""
 
     @property
     def role(self) -> str | None: ...
@@ -106,7 +103,7 @@ class _AnyMessage(Protocol):
 
 
 def conversation_start_in(messages: Sequence[_AnyMessage], instructions: str = "") -> ConversationStart:
-    """The start of a conversation; without instructions, the text before the first user message takes their place."""
+    """The start of a conversation. Without instructions, the text before the first user message takes their place."""
     for message in messages:
         if message.role == "user":
             return ConversationStart(instructions=instructions, text=message.text)

@@ -1,5 +1,5 @@
-"""Short history: the messages of a request, reduced to digests at once. Most requests have few messages, and to
-continue them would cost more than it saves; `conversation_history` reads longer ones, with the same result."""
+"""Short history: digests the messages of a request in one pass. Most requests have few messages, and continuing a
+stored copy would cost more than it saves. `conversation_history` reads longer ones, with the same result."""
 
 from __future__ import annotations
 
@@ -28,37 +28,35 @@ from dragoman.wire.history_digest import (
 )
 from dragoman.wire.peek import is_text, peeked, text_in
 
-# The number of latest responses whose earlier history gets a digest.
+# The number of latest responses before which the history gets a digest.
 LOOKED_BACK = 4
-# Maximum prompts and tasks of one turn, and characters of a result that are searched for its session.
+# Maximum prompts and tasks of one turn, and characters of a result in which a session ID is searched.
 MAX_ENTRIES = 16
 _RESULT_HEAD = 200
-# The two forms by which results name the session of an agent.
+# The two forms in which results name the session of an agent.
 _task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
-# Types of agents are names; other text of a model is not stored.
+# Only names are stored as types of agents, never other model output.
 _is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
 # The thread and name of an agent in a result of Codex.
 _agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 NO_NAMES: tuple[str, ...] = ()
-# Digests: the start of the conversation, the first user text, the history, the history before each of the latest
-# responses, the first call of the latest response; the prompts for agents, the sessions in results, the types of
-# agents.
+# Digests: the conversation start, the first user text, the history, the history before each of the latest responses,
+# the first call of the latest response, the prompts for agents, the sessions in results, and the types of agents.
 Digests = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 NO_DIGESTS: Digests = ("", "", "", NO_NAMES, "", NO_NAMES, NO_NAMES, NO_NAMES)
-# Threads of agents, each with the type or the name of its agent.
+# Threads of agents, each with the type or name of its agent.
 NamedThreads = tuple[tuple[str, str], ...]
-# Characters of instructions, messages without content, and the digests.
+# Characters of instructions, number of messages, digests, and named threads.
 ReadHistory = tuple[int, int, Digests, NamedThreads]
 # Texts of the messages, indexes of responses, calls of the latest response and their results, whether calls started
-# agents, the first user text and the number of texts before it.
+# agents, the first user text, and the number of texts before it.
 _Reduced = tuple[list[str], list[int], list[CallOrResult], list[CallOrResult], bool, str, int]
 
 
 def read_short(
     turns: Sequence[Turn], query: HintQuery, instructions: str, has_tools: bool, is_named: bool
 ) -> ReadHistory:
-    """Read a history that continues none."""
     history: list[str] = []
     starts: list[int] = []
     calls: list[CallOrResult] = []
@@ -87,7 +85,7 @@ def read_short(
                 history.append(text)
         elif role is INSTRUCTION:
             messages -= 1
-            # Instructions after the first message are the client's, and change nothing.
+            # Instructions after the first message come from the client and do not change the digests.
             if not history:
                 instructions += words
         elif is_acknowledged and text[1:] == insertions.acknowledged:
@@ -126,15 +124,15 @@ def read_short(
 
 
 def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: bool, is_named: bool) -> Digests:
-    """The digests of a history with user text."""
+    """The digests of a history that has user text."""
     history, starts, calls, results, has_agents, first, opened = reduced
     hashers = hashers_of(query.key)
     prompt = digest_with(hashers["prompt"], first.strip())
     opening = prompt[:DIGEST_SIZE] + digest_head(query.key, instructions[:HEAD])[:DIGEST_SIZE]
     if opened or len(history[0]) != len(first) + 1:
-        # It begins with more than one text of the user.
+        # The conversation begins with more than one user text.
         opening = digest_with(hashers["history"], RECORD.join((opening, *history[: opened + 1])))
-    # A request without tools is of no agent.
+    # A request without tools is not an agent's.
     first_prompt, head, before, call = prompt if has_tools else "", opening, NO_NAMES, ""
     if len(history) > opened + 1:
         heads = _heads(hashers["history"], opening, history, opened + 1, starts)
@@ -151,7 +149,7 @@ def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: 
 def _agents_in(
     calls: list[CallOrResult], results: list[CallOrResult], query: HintQuery
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The prompts for agents of the latest response, the sessions in their results, and the types of agents."""
+    """The prompts for agents in the latest response, the sessions in their results, and the types of agents."""
     spawned = [made for made in calls if made[1] in query.spawning][:MAX_ENTRIES]
     prompts, agents = digest_prompts(spawned, query)
     spawning_ids = {call_id for call_id, _, _ in spawned}
@@ -160,13 +158,12 @@ def _agents_in(
 
 
 def _outputs_in(entries: Sequence[CallOrResult], begun: Mapping[str, CallOrResult]) -> dict[str, Raw | str]:
-    """The results of these calls."""
     return {call_id: content for call_id, _, content in entries if call_id in begun}
 
 
 def _heads(keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]) -> tuple[str, ...]:
-    """Digests of a history and of it before each of its latest responses, the last first. `opening` is the digest of
-    the messages before `at`."""
+    """Digests of a history, and of the history before each of its latest responses, the last first. `opening` is the
+    digest of the messages before `at`."""
     hasher, latest, pieces = keyed.copy(), opening, [opening]
     heads: list[str] = []
     for start in (*starts[-LOOKED_BACK:], len(history)):
@@ -176,7 +173,7 @@ def _heads(keyed: blake2b, opening: str, history: list[str], at: int, starts: li
             pieces += history[at:start]
             pieces.append("")
             text = RECORD.join(pieces)
-            # One message that is wide makes all of them slow to encode together.
+            # One non-ASCII message would make encoding the joined texts slow.
             hasher.update(text.encode() if text.isascii() else RECORD.encode().join([*map(str.encode, pieces)]))
             latest, at, pieces = hasher.hexdigest(), start, []
         heads.append(latest)
@@ -185,26 +182,27 @@ def _heads(keyed: blake2b, opening: str, history: list[str], at: int, starts: li
 
 
 def opening_of(query: HintQuery, texts: Sequence[str], first: str, opened: int, instructed: str) -> tuple[str, str]:
-    """The digests of the first words, and of how the conversation begins: with the text after the first `opened`."""
+    """The digests of the first user text and of the conversation start, which includes the text after the first
+    `opened`."""
     hashers = hashers_of(query.key)
     prompt = digest_with(hashers["prompt"], first.strip())
     opening = prompt[:DIGEST_SIZE] + instructed[:DIGEST_SIZE]
     if opened or len(texts[0]) != len(first) + 1:
-        # It begins with more than one text of the user.
+        # The conversation begins with more than one user text.
         opening = digest_with(hashers["history"], RECORD.join((opening, *texts[: opened + 1])))
     return prompt, opening
 
 
 def head_of(content: Raw | str) -> str:
-    """The beginning of a result, in which it names a session or a thread."""
+    """The start of a result, where it names a session or thread."""
     return (content if isinstance(content, str) else text_in(content))[:_RESULT_HEAD]
 
 
 def digest_texts(hasher: blake2b, texts: Sequence[str]) -> None:
-    """Digest texts, each with a separator behind it."""
+    """Digest texts, each with a separator after it."""
     if texts:
         text = RECORD.join((*texts, ""))
-        # One message that is wide makes all of them slow to encode together.
+        # One non-ASCII message would make encoding the joined texts slow.
         hasher.update(text.encode() if text.isascii() else b"".join([one.encode() + RECORD.encode() for one in texts]))
 
 
@@ -217,7 +215,7 @@ def digest_prompts(spawned: Sequence[CallOrResult], query: HintQuery) -> tuple[t
 
 
 def named_threads(begun: Mapping[str, CallOrResult], outputs: Mapping[str, str], query: HintQuery) -> NamedThreads:
-    """The threads that the latest of these results name, each with the type of its agent, else with its name."""
+    """The threads named in the latest of these results, each with the type of its agent, otherwise the name."""
     threads: list[tuple[str, str]] = []
     for call_id, output in list(outputs.items())[-MAX_ENTRIES:]:
         match = _agent(output)
@@ -229,7 +227,7 @@ def named_threads(begun: Mapping[str, CallOrResult], outputs: Mapping[str, str],
 
 
 def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
-    """The prompt and the type of agent in the arguments of a call, an object or a string with one; else ""."""
+    """The prompt and the type of agent in the arguments of a call: an object, or a string that contains one."""
     if isinstance(arguments, Raw) and is_text(arguments):
         arguments = text_in(arguments)
     members = peeked(
@@ -241,6 +239,6 @@ def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
 
 
 def tasks_in(results: Sequence[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
-    """The sessions in results of these calls, at their start alone: the rest is output of an agent."""
+    """The sessions named at the start of these calls' results. The rest of a result is output of an agent."""
     matches = [_task(output) for call_id, output in results if call_id in calls]
     return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))

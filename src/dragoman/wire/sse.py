@@ -1,6 +1,6 @@
 """Server-sent events: bytes to frames and back. The reader follows mapping.md S14 and
-https://html.spec.whatwg.org/multipage/server-sent-events.html: lines end at LF, CR or CRLF only, and the frames are the
-same however the bytes were cut. One difference: an event cut short by the end of the stream is delivered, because
+https://html.spec.whatwg.org/multipage/server-sent-events.html: lines end at LF, CR or CRLF, and cutting the bytes
+elsewhere gives the same frames. One difference: an event that the end of the stream cuts short is delivered, because
 several servers leave out the last blank line. `data` stays bytes, valid UTF-8 or not."""
 
 import re
@@ -13,24 +13,24 @@ from dragoman.errors import WireError
 DONE = b"data: [DONE]\n\n"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# As numbers: looking for a byte by its number is several times faster than looking for bytes of length one.
+# Numbers, because searching for a byte by its number is several times faster than by `bytes` of length one.
 _LINE_FEED = 0x0A
 _RETURN = 0x0D
-# Bytes of an event whose lines are split at a time, about.
+# Bytes of an event that are split into lines at a time, estimated.
 _SPLIT_AT_ONCE = 64 * 1024
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One event as it stood on the wire: its name, never empty, and its data lines joined by newlines."""
+    """One event: its name, never empty, and its data lines joined by newlines."""
 
     event: str | None
     data: bytes
 
 
 class SseReader:
-    """Reads frames from bytes as they arrive. An event longer than `limit` raises a WireError after all frames before
-    it, and so does each later call. `chunk` from `position` on is the unread input: between two frames others may read
-    it, and move the position."""
+    """Reads frames from bytes as they arrive. An event longer than `limit` bytes raises WireError after all frames
+    before it, and each later call raises it again. `chunk` from `position` on is the unread input. Between two frames,
+    callers may read it and move the position."""
 
     __slots__ = ("_after_return", "_broken", "_end", "_guarded", "_opening", "chunk", "limit", "pending", "position")
 
@@ -38,22 +38,21 @@ class SseReader:
         self.limit = limit
         self.chunk = b""
         self.position = self._end = 0
-        # The unfinished event: line ends are line feeds, and no blank line is in it.
+        # The unfinished event, with line feeds as line ends and without blank lines.
         self.pending = bytearray()
-        # The first bytes, while they may still become a byte order mark; None once that is settled.
+        # The first bytes while they may still become a byte order mark, then None.
         self._opening: bytes | None = b""
         self._after_return = False
         self._broken = False
-        # True while any of the three above needs a look before the next chunk: one test on the hot path.
+        # Whether one of the three above matters for the next chunk: one test on the hot path.
         self._guarded = True
 
     @property
     def is_idle(self) -> bool:
-        """Whether no part of an event is held, so that whole events may pass unread."""
+        """Whether no part of an event is buffered, so that full events may be forwarded unread."""
         return not self.pending and not self._guarded
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Takes the next bytes and returns the frames they complete."""
         self.take(chunk)
         frames: list[Frame] = []
         while (frame := self.next()) is not None:
@@ -61,7 +60,7 @@ class SseReader:
         return frames
 
     def take(self, chunk: bytes) -> None:
-        """Takes the next bytes; `next` returns the frames they complete, and must be called until there are no more."""
+        """Take the next bytes. Call `next` for the frames that they complete, until it returns None."""
         if self._guarded or _RETURN in chunk:
             chunk = self._normalize(chunk)
         self.position = 0
@@ -75,12 +74,12 @@ class SseReader:
             chunk = bytes(held)
             held.clear()
         self.chunk = chunk
-        # Behind the last blank line; -1 + 2 means that there is none.
+        # After the last blank line; -1 + 2 means that there is none.
         end = chunk.rfind(b"\n\n") + 2
         self._end = end if end > 1 else 0
 
     def next(self) -> Frame | None:
-        """Reads the next frame; None if the rest of the bytes is not a whole one."""
+        """Return the next frame, or None if the remaining bytes are incomplete."""
         chunk, position, stop, limit = self.chunk, self.position, self._end, self.limit
         while position < stop:
             if (usual := _find_usual(chunk, position)) is not None:
@@ -101,7 +100,7 @@ class SseReader:
                 self.position = position
                 return Frame(event, data)
             if dataless := _find_dataless(chunk, position, position + limit):
-                # Where one event had no data there may be very many, of three bytes each.
+                # Skip all events without data at once: there may be very many, of three bytes each.
                 position = dataless.end()
         if stop < len(chunk):
             self._hold(chunk[stop:])
@@ -109,7 +108,7 @@ class SseReader:
         return None
 
     def close(self) -> list[Frame]:
-        """Ends the data, and returns the event that the end of the stream cut short, if any."""
+        """End the stream. Return the event that the end cut short, if any."""
         if self._broken:
             raise self._too_long()
         event, data = _read_lines(bytes(self.pending))
@@ -117,7 +116,7 @@ class SseReader:
         return [] if data is None else [Frame(event, data)]
 
     def _normalize(self, chunk: bytes) -> bytes:
-        """Strips the byte order mark and makes every line end a line feed, so that one parser serves all streams."""
+        """Remove the byte order mark and make every line end a line feed, so that one parser serves all streams."""
         if self._broken:
             raise self._too_long()
         if self._opening is not None:
@@ -129,7 +128,7 @@ class SseReader:
             chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
         if chunk:
             if self._after_return:
-                # The carriage return ended its line; its line feed arrives only now.
+                # The carriage return at the end of the last chunk ended its line. The line feed belongs to it.
                 chunk = chunk.removeprefix(b"\n")
             self._after_return = chunk.endswith(b"\r")
             if _RETURN in chunk:
@@ -138,15 +137,15 @@ class SseReader:
         return chunk
 
     def _hold(self, chunk: bytes) -> None:
-        """Keeps the bytes of an unfinished event until the rest of it comes."""
+        """Buffer an unfinished event."""
         held = self.pending
-        # Blank lines before an event are no part of it, and must not count against its limit.
+        # Blank lines before an event are not part of it and must not count against its limit.
         held += chunk if held else chunk.lstrip(b"\n")
         if len(held) > self.limit and len(held) - held.endswith(b"\n") > self.limit:
             self._break()
 
     def _break(self) -> None:
-        """Gives up on the stream: at once, or at the next bytes if frames of these were delivered."""
+        """Fail the stream: at once, or at the next call if frames of this chunk were returned."""
         self._broken = self._guarded = True
         self.pending.clear()
         was_read, self.chunk, self.position, self._end = self.position, b"", 0, 0
@@ -157,24 +156,25 @@ class SseReader:
         return WireError("event stream", f"events of at most {self.limit} bytes", "a longer one")
 
 
-# The two shapes that nearly every event has; most reads bring one such event. `_read_lines` knows the rest.
+# The two shapes of nearly every event; most reads bring one such event. `_read_lines` reads the others.
 _find_usual = re.compile(rb"(?:event: ([^\n]*+)\n)?+data: ([^\n]*+)\n\n").match
 _find_blank = re.compile(rb"\n++").match
-# A line that is no data; what begins with that word may still be another field, and is then read.
+# A line without data. A line that begins with `data` may be another field, which `_read_lines` decides.
 _OTHER_LINES = rb"(?:(?!data)[^\n]++\n)*+"
 _find_dataless = re.compile(rb"(?:" + _OTHER_LINES + rb"\n++)++").match
 _find_silent = re.compile(rb"(?:" + _OTHER_LINES + rb"(?:data(?:: ?+)?+\n" + _OTHER_LINES + rb")?+\n++)++").match
 
 
 def silent_end(chunk: bytes, start: int, limit: int) -> int:
-    """Where the events without data that begin here end: comments, and events with no or empty data. At most `limit`
-    bytes are searched, so that none is longer; line ends are line feeds."""
+    """Return the end of the events without data that begin at `start`: comments, and events with no or empty data. At
+    most `limit` bytes are searched. Line ends are line feeds."""
     run = _find_silent(chunk, start, start + limit)
     return start if run is None else run.end()
 
 
 def _lines(block: bytes) -> Iterator[bytes]:
-    """The lines of an event, some at a time: a list of millions takes many times their size, and others wait for it."""
+    """Yield the lines of an event in pieces. One list of millions of lines would take many times their size and block
+    other requests."""
     start = 0
     while start < len(block):
         end = block.find(b"\n", start + _SPLIT_AT_ONCE)
@@ -184,11 +184,11 @@ def _lines(block: bytes) -> Iterator[bytes]:
 
 
 def _read_lines(block: bytes) -> tuple[str | None, bytes | None]:
-    """Reads the lines of one event; the data is None if no line was data."""
+    """Parse the lines of one event. The data is None without a data line."""
     event = b""
     data: list[bytes] = []
     for line in _lines(block):
-        # A comment has the empty field name, so it falls through with `id`, `retry` and unknown fields.
+        # A comment has an empty field name, so it is ignored like `id`, `retry` and unknown fields.
         field, _, value = line.partition(b":")
         if field == b"data":
             data.append(value.removeprefix(b" "))
@@ -198,18 +198,17 @@ def _read_lines(block: bytes) -> tuple[str | None, bytes | None]:
 
 
 def frame(data: bytes, event: str | None = None) -> bytes:
-    """Writes one event; data with line ends becomes several data lines."""
     if _LINE_FEED in data or _RETURN in data:
         data = b"\ndata: ".join(data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"))
     if not event:
         return b"data: %b\n\n" % data
-    # A line end in a name would let its author write events of his own.
+    # A line end in a name would allow its author to inject events.
     name = event.encode() if event.isprintable() else _one_line(event)
     return b"event: %b\ndata: %b\n\n" % (name, data)
 
 
 def comment(text: str) -> bytes:
-    """Writes a comment, which readers skip: a sign of life, or a note for people."""
+    """Write a comment, which readers skip: a heartbeat, or a note for people."""
     return b": %b\n\n" % _one_line(text)
 
 

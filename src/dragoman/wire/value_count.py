@@ -1,11 +1,11 @@
-"""Value count of a JSON text before it is decoded: a value takes two bytes of text and a hundred in memory, and a JSON
-reader holds the interpreter lock until it has built all. The count is that of commas and opening brackets, one before
-every value but the first (an empty list counts twice); if those might be too many, without those in strings. Slices
-give other threads their turn. Invalid JSON is counted as far as a reader would get."""
+"""Value count: limits the number of values in JSON text before it is decoded. A value takes two bytes of text and a
+hundred in memory, and the decoder holds the interpreter lock until it has built all. The count is the number of commas
+and opening brackets (an empty list counts twice). If that exceeds the limit, it is counted again without strings.
+Slices give other threads their turn. Invalid JSON is counted up to where a reader fails."""
 
 from __future__ import annotations
 
-# Bytes that are counted in one step, and that are searched for strings in one.
+# Bytes that are counted in one step, and bytes that are searched for strings in one step.
 _SLICE = 256 * 1024
 _CUT = 64 * 1024
 
@@ -15,14 +15,14 @@ MEMBERS = b":"
 
 
 def exceeds(body: bytes, limit: int, marks: bytes = VALUES) -> bool:
-    """Whether a text holds more than so many values (or members), in time linear in its length."""
+    """Whether a text has more than `limit` values (or members), in linear time."""
     if len(body) <= limit:
         return False
     return _may_exceed(body, limit, marks) and _does_exceed(body, limit, marks)
 
 
 def _may_exceed(body: bytes, limit: int, marks: bytes) -> bool:
-    """Whether there would be too many if all of these bytes counted, those within strings too."""
+    """Whether the limit would be exceeded if bytes inside strings counted."""
     count = 0
     for start in range(0, len(body), _SLICE):
         for mark in marks:
@@ -33,15 +33,15 @@ def _may_exceed(body: bytes, limit: int, marks: bytes) -> bool:
 
 
 def _does_exceed(body: bytes, limit: int, marks: bytes) -> bool:
-    """The same without the content of strings; one may begin in one slice and end in a later one."""
+    """The same without the content of strings. A string may span slices."""
     count, at, within = 0, 0, 0
     while at < len(body):
         cut = body[at : at + _CUT]
-        # An escape is not cut in two; backslashes occur only in strings.
+        # An escape must not be cut in two. Backslashes occur only in strings.
         if cut[-1:] == b"\\" and (len(cut) - len(cut.rstrip(b"\\"))) % 2 and len(cut) > 1:
             cut = cut[:-1]
         at += len(cut)
-        # Without its escapes, a quote is where a string begins or ends.
+        # Without escapes, every quote begins or ends a string.
         pieces = cut.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(pieces[within::2])
         within = (within + len(pieces) - 1) % 2
