@@ -1,2 +1,3 @@
-"""Translation rules shared by protocols: names, ids, arguments, schemas, efforts, envelopes, durations, stops. Small
-pure functions on values. Wire shapes belong to a protocol package, and loss entries to the caller."""
+"""Translation rules that several protocols share: names, ids, arguments, schemas, efforts, envelopes, durations, stop
+reasons. Most are small pure functions on values. Wire shapes belong to the protocol packages, and callers write the
+loss ledger."""

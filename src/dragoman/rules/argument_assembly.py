@@ -1,19 +1,17 @@
-"""Arguments of one call in the forms that providers send: in fragments, after a placeholder, repeated in full, or
-cumulative.
+"""Assembles the arguments of one call from streamed fragments. Providers send them as increments, after a placeholder,
+repeated in full, or cumulative.
 
 Each fragment is emitted once, and two values for one call are never joined:
 
-    so far              comes                                          then
-    nothing             `{}` or `null`                                 held: many servers say it before the real ones
-    held                anything but blanks                            takes the place of what was held
-    an unfinished value all of it again and more                       only what is new is told
-    one before a value  the same, once: it may be that value           held until the next piece or the end tells
-    an unfinished value anything else                                  told
-    one whole value     the same value, also in pieces, spelled         nothing: it was said
-                        otherwise, or as a JSON string of it
-    one whole value     `{}`, or what never becomes a whole value      surplus, to be reported at the end
-    one whole value     another whole value                            an error: nobody knows which one is meant
-"""
+so far               next fragment                               action nothing              `{}` or `null`
+held: many servers send it before the real arguments held                 text other than white space
+replaces the held text incomplete value     the same text again and more                only the new text is emitted
+before a value       the same text, which may be that value      held until the next fragment or the end decides
+incomplete value     other text                                  emitted complete value       the same value, in any
+spelling or as a     ignored
+                     JSON string, also in pieces
+complete value       `{}`, or text that never gets complete      surplus, reported at the end complete value
+another complete value                      an error: it is unclear which value is meant"""
 
 from __future__ import annotations
 
@@ -27,14 +25,14 @@ from dragoman.wire.json import decode
 
 _BLANKS = " \t\r\n"
 _STAND_INS = ("{}", "null")
-# After these a value may follow: what looks like the beginning again may as well be a value inside.
+# After these characters a value may follow, so text that looks like a repetition may be a nested value.
 _BEFORE_VALUES = ":[,"
-# Characters that may follow a nested value; "" is nothing but blanks.
+# Characters that may follow a nested value; "" stands for white space only.
 _AFTER_VALUES = ",}]"
 
 
 class ArgumentAssembler:
-    """The arguments of one call so far; `free` text is never whole and is taken as it comes."""
+    """The arguments of one call so far. `free` text is never complete and is emitted as it arrives."""
 
     __slots__ = (
         "_again",
@@ -54,17 +52,15 @@ class ArgumentAssembler:
 
     def __init__(self, *, free: bool = False) -> None:
         self.free = free
-        # Fragments that were emitted, or will be once the call is announced; none is empty.
+        # Fragments that were emitted, or will be once the call is announced. None is empty.
         self.pieces: list[str] = []
         self._completeness = Completeness()
         self._held = ""
-        # Whether a placeholder arrived.
         self.stood_in = False
-        # Pieces that are all so far again, or a value inside that begins like it.
+        # Fragments that may repeat the text so far, or be a nested value that starts like it.
         self._doubt: list[str] = []
-        # Whether the last of those is a whole value; None until it is computed.
+        # Whether the last of those fragments is a complete value; None until it is computed.
         self._doubt_complete: bool | None = None
-        # Whether fragments are cumulative.
         self._grows = False
         self._complete = False
         self._joined: str | None = None
@@ -79,7 +75,6 @@ class ArgumentAssembler:
         return not self.pieces
 
     def complete(self) -> bool:
-        """Whether they are one whole value."""
         if self._complete or self._held:
             return True
         if self._doubt:
@@ -97,7 +92,7 @@ class ArgumentAssembler:
         self._doubt_complete = None
 
     def take(self, text: str, path: str) -> str:
-        """The part of a new fragment to emit."""
+        """Return the part of a new fragment to emit."""
         if self.free:
             return self._append(text)
         if not self.pieces:
@@ -111,12 +106,11 @@ class ArgumentAssembler:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the next fragment decides about a buffered one."""
+        """Whether the next fragment decides about a held one."""
         return bool(self._doubt)
 
     @property
     def before_value(self) -> bool:
-        """Whether a value must follow."""
         return bool(self.pieces) and self.pieces[-1].rstrip(_BLANKS)[-1:] in (*_BEFORE_VALUES,)
 
     def begins(self, text: str) -> bool:
@@ -133,13 +127,13 @@ class ArgumentAssembler:
         assembled = self.complete_text() if self.complete() else None
         if assembled is None:
             return self.free and "".join(self.pieces) == text
-        # However it is spelled, a value is not many times as long: many short ones must not cost as much as long ones.
+        # One value has few spellings of very different length. The limit keeps many short repetitions cheap.
         return assembled == text or (
             len(assembled) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, assembled)
         )
 
     def complete_text(self) -> str | None:
-        """The whole text, if it is one value, or free text; else None."""
+        """The full text if it is one value or free text, else None."""
         if self.free:
             return "".join(self.pieces)
         if not self.complete():
@@ -147,25 +141,24 @@ class ArgumentAssembler:
         return self._held or (self._doubt[-1] if self._doubt else self._text())
 
     def _text(self) -> str:
-        """A whole value as one text."""
         if self._joined is None:
             self._joined = "".join(self.pieces)
         return self._joined
 
     def surplus(self) -> bool:
-        """Whether text follows a complete value that is neither a repetition nor the start of one; called once."""
+        """Whether text follows a complete value that is neither a repetition nor the start of one. Called once."""
         again = "".join(self._again).strip(_BLANKS)
         has_surplus = self._surplus or (again != "" and not self._text().lstrip(_BLANKS).startswith(again))
         self._surplus, self._again, self._repeated = False, [], Completeness()
         return has_surplus
 
     def rest(self) -> str:
-        """The buffered text, at the end."""
+        """Return the held text at the end."""
         held, self._held = self._held, ""
         if self._doubt:
             whole = self._is_doubt_complete()
             doubt, self._doubt = self._doubt, []
-            # A piece that begins a value inside ends before the outer one does.
+            # A nested value would end before the outer one does.
             held = self._rest_of(doubt[-1]) if whole else "".join(doubt)
         return self._append(held)
 
@@ -190,7 +183,7 @@ class ArgumentAssembler:
         return "" if self._held else self._append(text)
 
     def _new(self, text: str) -> str:
-        """The new part of a cumulative text; the whole text if it is not cumulative."""
+        """The new part of a cumulative text, or the full text if it is not cumulative."""
         start = len(text) - len(text.lstrip(_BLANKS))
         if text[start : start + 1] != "{":
             return text
@@ -209,7 +202,7 @@ class ArgumentAssembler:
         return text[at:]
 
     def _doubted(self, text: str, path: str) -> str:
-        """The text to emit for a buffered fragment, once later text explains it."""
+        """The text to emit for a held fragment, once later text explains it."""
         last = self._doubt[-1]
         if text.startswith(last):
             self._hold(text)
@@ -227,7 +220,7 @@ class ArgumentAssembler:
         if not self._again and not text.strip(_BLANKS):
             return
         if len(self._again) == 1 and text.startswith(self._again[0]):
-            # All so far each time, here too.
+            # A cumulative fragment has all text again.
             self._again, self._repeated = [], Completeness()
         self._again.append(text)
         if not self._repeated.of(self._again):
@@ -240,7 +233,7 @@ class ArgumentAssembler:
 
 
 class CallsSeen:
-    """The calls of a full response so far: a repetition under the same ID is no other call."""
+    """The calls of a full response so far. A repetition under the same ID is not another call."""
 
     __slots__ = ("_calls",)
 
@@ -251,7 +244,7 @@ class CallsSeen:
         return call_id in self._calls
 
     def is_repeat(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether a call only repeats the one of its ID; a new one is remembered."""
+        """Whether a call only repeats the one with its ID. A new call is stored."""
         if not call_id or call_id not in self._calls:
             self._calls[call_id] = (name, arguments)
             return False
@@ -264,8 +257,7 @@ class CallsSeen:
 
 
 def _equal(one: str, other: str) -> bool:
-    """Whether two texts of one value each are equal; a JSON string of the other counts, because some servers send
-    it."""
+    """Whether two texts, one value each, are equal. A JSON string of the other counts, because some servers send it."""
     if one.strip(_BLANKS) == other.strip(_BLANKS):
         return True
     try:
@@ -274,7 +266,7 @@ def _equal(one: str, other: str) -> bool:
             return is_complete(first) and _same(decode(first), second)
         return _same(first, second)
     except (RecursionError, InvalidOperation):
-        # Too deep, or a number with an exponent that is beyond all arithmetic.
+        # Nested too deep, or a number whose exponent exceeds the limits of arithmetic.
         return False
 
 
@@ -286,7 +278,7 @@ def meaning_of(text: str) -> Hashable:
     try:
         value = decode(stripped)
         if isinstance(value, str) and is_complete(value):
-            # A JSON string of the arguments.
+            # Arguments encoded as a JSON string.
             value = decode(value)
         return _hashable(value)
     except (RecursionError, InvalidOperation):
@@ -298,7 +290,7 @@ def _hashable(value: JsonValue) -> Hashable:
         return frozenset((key, _hashable(one)) for key, one in value.items())
     if isinstance(value, list):
         return tuple(map(_hashable, value))
-    # True is 1 to Python, and no number is a string.
+    # In Python, True equals 1. No number is a string.
     return ("number", _decimal(value)) if _is_number(value) else (type(value), value)
 
 
@@ -309,7 +301,7 @@ def _same(one: JsonValue, other: JsonValue) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Number) or isinstance(other, Number):
         return _is_number(one) and _is_number(other) and _decimal(one) == _decimal(other)
-    # True is 1 to Python.
+    # In Python, True equals 1.
     return one == other and type(one) is type(other)
 
 

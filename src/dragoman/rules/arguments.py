@@ -1,6 +1,6 @@
-"""Call arguments between text and object (N3), without parsing what only passes through. Chat and Responses carry JSON
-text, which a model may have got wrong; Messages an object. Text that is an object keeps its spelling; any other is
-wrapped on the way out and unwrapped on the way back, because no call or result is dropped for its arguments."""
+"""Call arguments as text or object (N3). Chat and Responses carry JSON text, which a model may have got wrong; Messages
+carries an object. Text that is an object keeps its spelling and is not parsed. Any other text is wrapped into an object
+and unwrapped on the way back, because no call or result may be dropped for its arguments."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _text = Decoder(str).decode
 _EMPTY = Raw(b"{}")
 _UNWRAPPED = Wrapping.NONE
 _BLANKS = " \t\r\n"
-# The last character of a complete JSON value, by its first one.
+# The last character of a complete JSON value, by its first character.
 _CLOSERS = {"{": "}", "[": "]", '"': '"', "t": "e", "f": "e", "n": "l"}
 _DIGITS = frozenset("0123456789")
 
 
 def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
-    """The object for this text, ready for the JSON writer of bodies (not of event frames), and how it was wrapped."""
+    """Convert text to an object for the JSON writer of bodies (not of event frames), and report how it was wrapped."""
     stripped = text.strip()
     if not stripped or stripped == "null":
         return _EMPTY, _UNWRAPPED
     try:
         checked = _check(stripped)
     except (DecodeError, RecursionError, UnicodeError):
-        # The escape of half a character, and the rest an object: that half is all that is wrong with it.
+        # If only an unpaired surrogate is wrong with the object, replace it.
         if stripped[0] == "{" and has_surrogates(stripped) and is_complete(mended := without_surrogates(stripped)):
             return Raw(mended.encode()), Wrapping.MENDED
         return {RAW_ARGUMENTS: text}, Wrapping.RAW_TEXT
@@ -60,7 +60,7 @@ def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
 
 
 def unwrapped(text: str) -> str:
-    """Give back the text that `to_object` wrapped, or the text itself if it is no wrapping."""
+    """Return the text that `to_object` wrapped, or the text itself."""
     if RAW_ARGUMENTS not in text and VALUE not in text:
         return text
     try:
@@ -71,7 +71,7 @@ def unwrapped(text: str) -> str:
         return text
     ((name, value),) = members.items()
     inner = bytes(value).strip()
-    # Only what would have been wrapped is unwrapped: a tool of its own may have a member of the same name.
+    # Unwrap only what `to_object` would wrap: a tool may have a member of the same name.
     if name == RAW_ARGUMENTS and inner.startswith(b'"'):
         original = _text(inner)
         return original if original.strip() else text
@@ -81,14 +81,14 @@ def unwrapped(text: str) -> str:
 
 
 def passed_on(text: str) -> str:
-    """The text of a call for a protocol with text: wrapped text is unwrapped, missing arguments are `{}`."""
+    """The arguments for a protocol with text: wrapped text is unwrapped, missing arguments become `{}`."""
     if text[:1] == "{" and RAW_ARGUMENTS not in text and VALUE not in text:
         return text
     return or_empty(unwrapped(text))
 
 
 def or_empty(text: str) -> str:
-    """Give `{}` for no arguments, the text itself otherwise."""
+    """Return `{}` for missing arguments, otherwise the text."""
     if text[:1] == "{":
         return text
     stripped = text.strip()
@@ -96,12 +96,11 @@ def or_empty(text: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Whether the text is one complete JSON value."""
     stripped = text.strip(_BLANKS)
     if not stripped:
         return False
     first, last = stripped[0], stripped[-1]
-    # Most fragments of a stream end elsewhere: do not read the whole text to learn it.
+    # Most fragments of a stream are incomplete, which this check detects without reading the full text.
     if last != _CLOSERS.get(first, last) or (first not in _CLOSERS and last not in _DIGITS):
         return False
     try:
@@ -114,32 +113,31 @@ def is_complete(text: str) -> bool:
 # The first characters of values that mark their own end.
 _CLOSED = '"{['
 _find_scalar_end = re.compile(r"[ \t\r\n,}\]]").search
-# Strings; the last may end with the text, even inside an escape, whose start is then returned.
+# Strings. The last one may end with the text, even inside an escape, whose start is then captured.
 _split_strings = re.compile(r'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))', re.DOTALL).split
 _is_unfinished = re.compile(r'"(?:[^"\\]++|\\.)*+(\\?)', re.DOTALL).fullmatch
-# The change of depth by each character, as a signed byte.
+# The change of nesting depth by each character, as a signed byte.
 _STEPS = bytes([1 if octet in b"{[" else 255 if octet in b"}]" else 0 for octet in range(256)])
 
 
 class ValueScan:
-    """Finds the end of a JSON value that comes in pieces, by its brackets and quotes alone."""
+    """Finds the end of a JSON value that comes in fragments, by its brackets and quotes alone."""
 
     __slots__ = ("_depth", "_first", "_open")
 
     def __init__(self) -> None:
-        # The first character, and of a string that is open the quote, and the backslash that the last piece ended with.
+        # The first character. The quote of an open string, with the backslash at the end of the last fragment.
         self._first = ""
         self._open = ""
         self._depth = 0
 
     @property
     def endless(self) -> bool:
-        """Whether it is inside a number or a word, which only later text can end."""
+        """Whether the scan is inside a number or a literal, which only later text can end."""
         return self._first not in _CLOSED
 
     def end_in(self, piece: str) -> int:
-        """The position in the next fragment at which the value ends; -1 if it continues. Not to be called after the
-        end."""
+        """The position in the next fragment at which the value ends, or -1. Must not be called after the end."""
         start = 0
         if not self._first:
             start = len(piece) - len(piece.lstrip(_BLANKS))
@@ -168,15 +166,15 @@ class ValueScan:
         return start + end + sum(map(len, parts[1 : 2 * before : 2]))
 
     def _closed_in(self, bare: str) -> int:
-        """Where in a text without strings the last bracket closes; -1 if it does not."""
-        # Nothing is done for each character here: some arguments are nothing but brackets.
+        """The position of the last closing bracket in text without strings, or -1."""
+        # No Python code runs per character, because some arguments consist of brackets.
         depth, closed = self._depth, bare.count("}") + bare.count("]")
         self._depth += bare.count("{") + bare.count("[") - closed
         if closed < max(depth, 1):
             return -1
         steps = bare.encode("latin-1", "replace").translate(_STEPS)
         depths = accumulate(memoryview(steps).cast("b"), initial=depth)
-        # Before its first bracket nothing is closed.
+        # The first depth is the start value.
         next(depths)
         try:
             return indexOf(depths, 0) + 1
@@ -184,25 +182,25 @@ class ValueScan:
             return -1
 
 
-# A number in more fragments is not checked again and again.
+# A number in more fragments than this is not checked again for each.
 _PIECES_OF_SCALAR = 64
 
 
 class Completeness:
-    """Detects whether arguments in fragments are one complete JSON value by now; reads each fragment once."""
+    """Detects whether fragments of arguments form one complete JSON value. Each fragment is read once."""
 
     __slots__ = ("_complete", "_looked_at", "_scan")
 
     def __init__(self) -> None:
         self._scan: ValueScan | None = ValueScan()
         self._looked_at = 0
-        # Text after the end decides it; None until the earlier fragments are needed.
+        # None until the earlier fragments are needed.
         self._complete: bool | None = None
 
     def of(self, pieces: list[str]) -> bool:
-        """Whether all fragments so far are one value; earlier ones are those of the previous call."""
+        """Whether all fragments form one value. The earlier ones must be those of the previous call."""
         if not self._looked_at and pieces and pieces[-1][-1:] == "}" and is_complete("".join(pieces)):
-            # Usually it is called once, at the end, and the decoder is many times faster than the scan.
+            # Usually this is called once, at the end, and the decoder is many times faster than the scan.
             self._looked_at, self._scan, self._complete = len(pieces), None, True
             return True
         if len(pieces) > self._looked_at:

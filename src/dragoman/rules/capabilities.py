@@ -1,5 +1,6 @@
-"""Capabilities of the other side, as data keyed by protocol, model and vendor (mapping.md §1.1). A row changes the
-members it names, from general to specific. Callers replace members of `capabilities_of`, or pass rows of their own."""
+"""Capabilities of models and servers, as a table keyed by protocol, model and vendor (mapping.md §1.1). Rows apply from
+general to specific, and each changes the members it names. Callers replace members of `capabilities_of`, or pass rows
+of their own."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dragoman.rules import ids
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """Capabilities of one model behind one endpoint. The defaults are those of an unknown server that supports only the
-    common core."""
+    """Capabilities of one model at one endpoint. The defaults suit an unknown server that supports only the common
+    core."""
 
     # The endpoint is the vendor's own and accepts all optional members of the protocol.
     official: bool = False
@@ -123,20 +124,20 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
 
 class CapabilityRow(Struct, frozen=True, kw_only=True):
-    """Capabilities of matching models: shell patterns, lower case; None matches everything."""
+    """Capabilities of matching models. Patterns are shell patterns in lower case; None matches everything."""
 
     protocol: str
     model: str = "*"
     vendor: str | None = None
     changes: JsonObject
-    # Where it can be checked, for users (docs/quirks.md); empty where it is the vendor's own protocol.
+    # The source of the row, for users (docs/quirks.md); empty for the vendor's own protocol.
     source: str = ""
 
 
 # The placeholder for a missing signature of a Gemini call.
 NO_CALL_SIGNATURE = "skip_thought_signature_validator"
 
-# Pages that several rows rest on.
+# Pages that are the source of several rows.
 _DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
 _KIMI_THINKING = "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model"
 _KIMI_CALLS = "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md"
@@ -156,7 +157,7 @@ _C = "openai-chat"
 _R = "openai-responses"
 _PROTOCOLS = (_A, _C, _R)
 
-# Families of anthropic-messages.md §23, oldest last so that the particular comes after the general.
+# Model families of anthropic-messages.md §23. The oldest are last, so that specific rows follow general ones.
 _CLAUDE: JsonObject = {
     "official": True,
     "thinking": _ADAPTIVE,
@@ -276,7 +277,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         for prefix in ("", "*/")
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[3-9]*", "chatgpt-*")
     ),
-    # OpenAI's reasoning models refuse `max_tokens` and `stop` wherever they are served.
+    # OpenAI's reasoning models reject `max_tokens` and `stop` at every vendor.
     *(
         CapabilityRow(
             protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True}
@@ -288,14 +289,14 @@ ROWS: tuple[CapabilityRow, ...] = (
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*")
     ),
     *(CapabilityRow(protocol=_R, model=pattern, changes={"reasons": True}) for pattern in _OPENAI_REASONERS),
-    # While they reason they sample as they like.
+    # While these models reason, they ignore sampling parameters.
     *(
         CapabilityRow(protocol=protocol, model=pattern, changes={"sampling_with_reasoning": False})
         for protocol in (_C, _R)
         for pattern in _OPENAI_REASONERS
     ),
     CapabilityRow(protocol=_C, model="*-search*", vendor="openai", changes={"search_model": True}),
-    # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served.
+    # The reasoning of a tool turn must be sent back in all later requests, at every vendor of these models.
     *(
         CapabilityRow(protocol=_C, model=model, vendor=upstream, changes={"echo_thinking": "turns"}, source=source)
         for model, upstream, source in (
@@ -311,7 +312,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         changes={"demands_thinking": True, "forced_with_thinking": False},
         source=_DEEPSEEK_THINKING,
     ),
-    # The empty string counts as missing there.
+    # These servers treat the empty string as missing.
     CapabilityRow(
         protocol=_C,
         model="*kimi*",
@@ -331,7 +332,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         changes={"prefill": True},
         source="https://github.com/mistralai/client-python/blob/main/docs/models/assistantmessage.md",
     ),
-    # Its own examples replay the thinking of every turn.
+    # The vendor's examples send back the thinking of every turn.
     CapabilityRow(
         protocol=_C,
         vendor="mistral",
@@ -340,13 +341,13 @@ ROWS: tuple[CapabilityRow, ...] = (
     ),
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from servers of its models with its
     # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
-    # https://github.com/NousResearch/hermes-agent/issues/20154. Instructions after a response are as unexpected.
+    # https://github.com/NousResearch/hermes-agent/issues/20154. Instructions after a response are rejected as well.
     *(
         CapabilityRow(protocol=_C, model=model, vendor=vendor, changes={name: False}, source=source)
         for name, source in (("user_after_tool", _USER_AFTER_TOOL), ("system_anywhere", _MISTRAL_ORDER))
         for model, vendor in (("*", "mistral"), *((f"*{family}*", None) for family in _MISTRAL))
     ),
-    # Gemini 3 rejects a step whose first call has no signature; calls of other models have none.
+    # Gemini 3 rejects a step whose first call has no signature. Calls of other models have none.
     *(
         CapabilityRow(
             protocol=_C,
@@ -369,7 +370,7 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 
 
 def capabilities_of(protocol: str, model: str, vendor: str = "", rows: tuple[CapabilityRow, ...] = ()) -> Capabilities:
-    """The capabilities of a model at a vendor; the caller's rows win."""
+    """Return the capabilities of a model at a vendor. The caller's rows win."""
     if not rows and (cached := _MEMO.get((protocol, model, vendor))) is not None:
         return cached
     for name in (protocol, *(row.protocol for row in rows)):

@@ -1,4 +1,4 @@
-"""Compaction where a provider has none: the model itself writes a summary (mapping.md K1)."""
+"""Compaction for providers without it: the model itself writes a summary (mapping.md K1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_SUMMARY = "the provider gave no summary of the conversation, so that it coul
 
 
 def summarising(request: Request, ledger: Ledger) -> Request:
-    """The request for a summary in place of one for a compaction."""
+    """Turn a compaction request into a request for a summary."""
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
     _report_unneeded(request, ledger)
@@ -35,7 +35,7 @@ def summarising(request: Request, ledger: Ledger) -> Request:
         tool_choice=None,
         parallel_calls=None,
         output=None,
-        # Tools that the conversation itself declared are no more wanted than those of the request.
+        # The summary needs no tools, neither those of the request nor those of the conversation.
         updates=Updates(effort=request.updates.effort),
         compact_at=None,
         compacts=False,
@@ -43,7 +43,7 @@ def summarising(request: Request, ledger: Ledger) -> Request:
 
 
 def _report_unneeded(request: Request, ledger: Ledger) -> None:
-    """Report members that a request for a summary does not repeat, including changes inside the conversation."""
+    """Report members that the request for a summary leaves out, including changes inside the conversation."""
     updates = request.updates
     if request.output is not None or updates.output is not None:
         ledger.dropped(Feature.OUTPUT_SCHEMA, ("output",), "a summary is written in words, whatever form was asked for")
@@ -58,7 +58,7 @@ def _report_unneeded(request: Request, ledger: Ledger) -> None:
 
 
 def as_compaction(response: Response) -> Response | Failure:
-    """The response whose text is the summary, as the requested compaction."""
+    """Turn a response with a summary into the requested compaction."""
     summary = "".join([part.text for part in response.parts if isinstance(part, Text)]).strip()
     if not summary:
         return bad_gateway(_NO_SUMMARY)

@@ -1,6 +1,6 @@
-"""Conversation: messages of any wire arranged as turns that every wire accepts (mapping.md §5), for encoders of foreign
-requests. Order is preserved, and only what providers reject is repaired: results directly after their calls (T2),
-orphans and unanswered calls (T3), empty text (T7)."""
+"""Arranges the messages of a foreign request as turns that every protocol accepts (mapping.md §5). The order stays the
+same, and only what providers reject is repaired: results move directly after their calls (T2), orphans and unanswered
+calls are completed (T3), empty text is dropped (T7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ UNKNOWN_CALL = "[result of unknown tool call"
 
 
 class TurnKind(Enum):
-    """The side of a turn; RESULTS are the results of the calls of the assistant turn before, in its order."""
+    """The side of a turn. RESULTS are the results for the calls of the previous assistant turn, in the order of the
+    calls."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -37,9 +38,9 @@ class TurnKind(Enum):
 
 
 class Turn(Struct):
-    """A stretch of the conversation: parts, and each one's location in the request. `message` is its message, or the
-    first of several. `pairs`: there are calls or results among the parts; `exact`: the parts were restored from a
-    sealed turn, and are encoded as the issuer first sent them."""
+    """Consecutive parts of one side, with their locations in the request. `message` is the index of the first message.
+    `pairs`: the parts contain calls or results. `exact`: the parts were restored from a signed turn and are encoded as
+    the issuer first sent them."""
 
     kind: TurnKind
     parts: list[Part]
@@ -49,7 +50,7 @@ class Turn(Struct):
     exact: bool = False
 
 
-# Returns the parts of a sealed turn of this protocol, else None.
+# Returns the parts of a signed turn of this protocol, else None.
 Restore: TypeAlias = Callable[[Seal], tuple[Part, ...] | None]
 
 
@@ -61,17 +62,17 @@ def arrange(
     restore: Restore | None = None,
     history: HistoryEncoding | None = None,
 ) -> list[Turn]:
-    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages). With a
-    `history` they are the turns after its start."""
+    """Return the turns of a conversation. `blank_is_empty` also removes text of white space only (for Messages). With a
+    `history`, only the turns after its start are returned."""
     turns: list[Turn] = []
     first = 0
     if history is not None:
         first, history.total = history.count, len(messages)
         history.is_complete = messages[-1].role is not _ASSISTANT
         history.begin_stage(ledger)
-    # The assistant turn to which the next message of an assistant is added.
+    # The assistant turn that the next assistant message continues.
     open_turn: Turn | None = None
-    # Computed on access, which is rare.
+    # Computed on demand, which is rare.
     last_user: int | None = None
     has_pairs = False
     for index, message in enumerate(messages[first:] if first else messages, first):
@@ -103,7 +104,7 @@ def arrange(
                 if sort is Text:
                     text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much
                     if not text or (blank_is_empty and text.isspace()):
-                        # Rare enough to begin the message again, so that others need not be looked through before.
+                        # This is rare, so starting the message again is cheaper than checking every message first.
                         del parts[len(parts) - number :], places[len(places) - number :]
                         _add_without_blanks(turn, index, message, ledger, blank_is_empty)
                         has_pairs = has_pairs or turn.pairs
@@ -126,20 +127,21 @@ def arrange(
     return turns
 
 
-# Members of enumerations by name cost a look-up each time; the loops here run for every part of a request.
+# Bound once: looking up an enum member is slow, and these loops run for every part of a request.
 _ASSISTANT, _USER = Role.ASSISTANT, Role.USER
 _KINDS = {Role.USER: TurnKind.USER, Role.SYSTEM: TurnKind.SYSTEM, Role.DEVELOPER: TurnKind.DEVELOPER}
 _ASSISTANT_TURN, _RESULTS_TURN = TurnKind.ASSISTANT, TurnKind.RESULTS
 
 
 def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger, history: HistoryEncoding | None = None) -> None:
-    """Report the members of messages that only their own protocol knows; those before a history's start were."""
+    """Report message members that only their own protocol knows. Those before a history's start are reported
+    already."""
     first = 0
     if history is not None:
         first = history.count
         history.begin_stage(ledger)
         messages = messages[first:]
-    # Messages without unusual members share one value: if it loses nothing once, it never does.
+    # Messages without unusual members share one value. If it loses nothing once, it never does.
     neutral: Extras | None = None
     if not any(map(extras_of, messages)):
         return
@@ -158,7 +160,7 @@ _BLANK = "text of white space only is refused by the provider"
 def _restored(
     turn: Turn, index: int, message: Message, ledger: Ledger, restore: Restore | None, blank_is_empty: bool
 ) -> bool:
-    """Add the sealed form of a message to a turn, if it still matches the client's copy (V1)."""
+    """Add the signed form of a message to a turn if it still matches the client's copy (V1)."""
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
     if sealed is None or not _is_same_turn(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
@@ -166,7 +168,7 @@ def _restored(
         return False
     parts = sealed
     if blank_is_empty and any(map(is_blank, sealed)):
-        # A provider does not always accept its own output.
+        # A provider may reject its own output if it contains blank text.
         parts = tuple([part for _, part in with_blanks(sealed) if not is_blank(part)])
         if is_blank(sealed[-1]):
             ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "turn"), _BLANK)
@@ -177,7 +179,7 @@ def _restored(
 
 
 def _add_without_blanks(turn: Turn, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> None:
-    """Add a message to a turn, without its empty text; its white space may move to the text that follows (T7)."""
+    """Add a message to a turn without its empty text. White space may move to the text that follows (T7)."""
     moves = blank_is_empty and len(message.parts) > 1 and any(map(is_blank, message.parts))
     for number, part in with_blanks(message.parts) if moves else enumerate(message.parts):
         sort = type(part)
@@ -194,14 +196,14 @@ def _add_without_blanks(turn: Turn, index: int, message: Message, ledger: Ledger
 
 
 def _is_same_turn(sealed: tuple[Part, ...], echoed: tuple[Part, ...]) -> bool:
-    """Whether the client's copy still has the text and the calls of the sealed turn (V1)."""
+    """Whether the client's copy still has the text and the calls of the signed turn (V1)."""
     return joined_text(sealed) == joined_text(echoed) and [
         (part.call_id, part.name, part.arguments) for part in sealed if isinstance(part, ToolCall)
     ] == [(part.call_id, part.name, part.arguments) for part in echoed if isinstance(part, ToolCall)]
 
 
 def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
-    """The text of a turn as one string: blocks of one unit glued, a blank line between units and across calls (T11)."""
+    """The text of a turn as one string: blocks of one unit are joined directly, units by a blank line (T11)."""
     pieces: list[str] = []
     apart = False
     unit: str | None = None
@@ -219,7 +221,7 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
 
 
 def _pair(turns: list[Turn], ledger: Ledger, history: HistoryEncoding | None) -> list[Turn]:
-    """The turns with the results of calls as turns of their own, directly after the calls (T2, T3)."""
+    """Move the results of calls into turns of their own, directly after the calls (T2, T3)."""
     paired: list[Turn] = []
     ids = _Ids() if history is None else _Ids(history.call_ids)
     position, count = 0, len(turns)
@@ -245,26 +247,26 @@ def _pair(turns: list[Turn], ledger: Ledger, history: HistoryEncoding | None) ->
         if len(following) > 1:
             paired += [after for after in following if not after.pairs]
     if history is not None and ids.has_fresh:
-        # Which number the next repeated id gets depends on more than the ids that there are.
+        # The number for the next repeated ID depends on more than the set of IDs.
         history.is_prefix = False
     return paired
 
 
 class _Ids(Struct, eq=False):
-    """The call ids so far; a call with a repeated id gets one that no earlier call has (N2). Later turns do not count,
-    so that ids do not change as the conversation grows, which would cost the provider's prefix cache."""
+    """The call IDs so far. A repeated ID is replaced by an unused one (N2). Later turns do not count, so that IDs stay
+    the same as the conversation grows: a change would invalidate the provider's prompt cache."""
 
     seen: set[str] = set()
-    # By the beginning of an id, the number that is tried next, so that no number is tried twice.
+    # The next number to try, by the start of the ID, so that no number is tried twice.
     _next: dict[str, int] = {}
 
     @property
     def has_fresh(self) -> bool:
-        """Whether a call got another id."""
+        """Whether a call got a new ID."""
         return bool(self._next)
 
     def unique(self, call_id: str, turn: set[str]) -> str:
-        """The id under which the next call of this id is sent; `turn` has the ids of all calls of its turn."""
+        """The ID to send for the next call with this ID. `turn` has the IDs of all calls of its turn."""
         if call_id in self.seen:
             call_id = self._fresh(call_id, turn)
         self.seen.add(call_id)
@@ -280,13 +282,13 @@ class _Ids(Struct, eq=False):
         return fresh
 
 
-# Kimi's models fail on ids of any other form; hosts of theirs count from 0 in every turn, where the vendor counts on:
+# Kimi's models fail on IDs of any other form. Other hosts count from 0 in every turn, the vendor counts on:
 # https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
 _is_counted = re.compile(r"(functions\..+:)(\d{1,9})", re.DOTALL | re.ASCII).fullmatch
 
 
 def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
-    """The results of calls that are answered one by one before anything else, as nearly all are; None for others."""
+    """The results if each call is answered once, directly and in order, as nearly all are; otherwise None."""
     if not following or not following[0].pairs:
         return None
     results, places = following[0].parts, following[0].places
@@ -322,7 +324,7 @@ def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | No
 
 
 def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
-    """The results of a turn's calls in their order, then other content before the next assistant turn (T2)."""
+    """Return the results of a turn's calls in order, then other content before the next assistant turn (T2)."""
     calls: list[int] = [index for index, part in enumerate(turn.parts) if type(part) is ToolCall]
     places = [turn.places[index] for index in calls]
     waiting: dict[str, deque[int]] = {}
@@ -364,7 +366,7 @@ def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger)
 def _in_order(
     turn: Turn, calls: list[int], matched: list[ToolResult | None], places: list[Place], ids: _Ids, ledger: Ledger
 ) -> list[Part]:
-    """One result for each call; a call without one is answered as interrupted (T3)."""
+    """One result for each call. A call without a result gets one that reports an interruption (T3)."""
     parts: list[Part] = []
     of_turn = {part.call_id for part in turn.parts if isinstance(part, ToolCall)}
     for index, result, place in zip(calls, matched, places, strict=True):
@@ -388,7 +390,7 @@ def _in_order(
 
 
 def _without_results(turn: Turn, ledger: Ledger) -> Turn:
-    """A user turn before any call: every result in it is an orphan."""
+    """A user turn that follows no call: every result in it is an orphan."""
     rest = Turn(turn.kind, [], [], turn.message)
     for part, place in zip(turn.parts, turn.places, strict=True):
         if type(part) is ToolResult:
@@ -400,7 +402,7 @@ def _without_results(turn: Turn, ledger: Ledger) -> Turn:
 
 
 def _append_orphan(turn: Turn, result: ToolResult, place: Place, ledger: Ledger) -> None:
-    """Keep a result that answers no call as labelled user text: never under an invented id, never dropped (T3)."""
+    """Turn a result without its call into labelled user text. It is never dropped, and no call is invented (T3)."""
     ledger.approximated(Feature.ORPHAN_RESULT, place, "a result without its call is kept as user text")
     label = f"{UNKNOWN_CALL} {result.call_id}]" if result.call_id else f"{UNKNOWN_CALL}]"
     texts = [part.text for part in result.parts if isinstance(part, Text)]

@@ -1,4 +1,4 @@
-"""Token counts as servers spell and add them up (mapping.md §18)."""
+"""Token counts in the various forms that servers report (mapping.md §18)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_COUNT = 2**53
 
 
 class UsageMembers(Struct):
-    """The members of a full response with its counts and its tier, in wire form."""
+    """The members of a full response with its usage and tier, in wire form."""
 
     usage: Raw = NULL
     service_tier: Raw = NULL
@@ -24,7 +24,7 @@ class UsageMembers(Struct):
 
 
 def count_of(value: JsonValue) -> int | None:
-    """A count, as a number or as the text of one; None if it is none."""
+    """A count, given as a number or as its text, or None."""
     if type(value) is int:
         return value if 0 <= value < MAX_COUNT else None
     if isinstance(value, str | float | Number):
@@ -37,7 +37,8 @@ def count_of(value: JsonValue) -> int | None:
 
 
 def unreported(total_input: int | None, cached: int, output: int | None) -> tuple[str, ...]:
-    """The totals that a server leaves out; a total of 0 is reported (pitfall 388), and cached tokens are input."""
+    """The totals that a server left out. A total of 0 counts as reported (pitfall 388); cached tokens count as
+    input."""
     if total_input is not None and output is not None:
         return ()
     left_out = ((INPUT, total_input is None and not cached), (OUTPUT, output is None))
@@ -45,12 +46,12 @@ def unreported(total_input: int | None, cached: int, output: int | None) -> tupl
 
 
 def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Merge repeated counts: the later one wins, except null and zero against a known count."""
+    """Merge repeated counts. The later one wins, except null and zero against a known count."""
     return {key: value for key, value in later.items() if value is not None and not (value == 0 and earlier.get(key))}
 
 
 def spelled(usage: JsonObject) -> JsonObject:
-    """Counts with numbers where a server writes their text; the same object where none does."""
+    """Counts with numbers in place of numeric text. Without such text, the same object."""
     others: JsonObject = {}
     for key, value in usage.items():
         if type(value) is int or value is None:
@@ -62,7 +63,6 @@ def spelled(usage: JsonObject) -> JsonObject:
 
 
 def spelled_member(value: JsonValue) -> JsonValue:
-    """One member of them."""
     if isinstance(value, dict):
         return spelled(value)
     return count_of(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
@@ -72,9 +72,9 @@ def inclusive(
     total_input: int, read: int | None, written: int | None, ledger: Ledger, *, apart: bool, priced: bool
 ) -> tuple[int, int | None]:
     """All input tokens, cached ones included, and those written to a cache (U2, U10). `apart`: a total shows that
-    cached tokens are counted separately; `priced`: OpenRouter counted."""
+    cached tokens are counted separately. `priced`: OpenRouter counted."""
     if read and read == written and read <= total_input and (priced or read + written > total_input):
-        # OpenRouter reports the cached tokens of Gemini models under both names, which is undocumented.
+        # OpenRouter reports cached tokens of Gemini models under both names, which is undocumented.
         ledger.approximated(Feature.USAGE, ("usage", "cache_write"), "the same tokens as those read; counted once")
         return total_input, 0
     cached = (read or 0) + (written or 0)
@@ -84,7 +84,7 @@ def inclusive(
     return total_input, written
 
 
-# Caches hold blocks of many tokens: a total that is off by a few says nothing about them.
+# Caches hold blocks of many tokens, so a total that differs by a few proves nothing about them.
 _BLOCK = 16
-# Members by which OpenRouter's counts are known (https://openrouter.ai/docs/use-cases/usage-accounting).
+# Members that identify counts of OpenRouter (https://openrouter.ai/docs/use-cases/usage-accounting).
 PRICED = frozenset({"cost", "cost_details", "is_byok"})

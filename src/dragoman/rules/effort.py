@@ -1,5 +1,5 @@
-"""Reasoning effort and thinking budgets (E1, E2): one fixed table for both directions. It is predictable and
-reversible; a share of `max_tokens` would change the effort with the limit."""
+"""Reasoning effort and thinking budgets (E1, E2): one fixed, reversible table for both directions. A share of
+`max_tokens` would change the effort with the limit."""
 
 from __future__ import annotations
 
@@ -12,42 +12,41 @@ from dragoman.model.losses import Ledger
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 32000}
-# A budget belongs to the effort whose place it has between these bounds.
+# Upper bounds of budgets for each effort, in tokens.
 _BOUNDS = (1536, 4096, 12288, 20480, 28672)
 
 MINIMUM_BUDGET = 1024
-# The part of the output limit that is reserved for the response itself.
+# Tokens of the output limit that are reserved for the response itself.
 _MARGIN = 1024
 
 _RANKS = {effort: rank for rank, effort in enumerate(EFFORTS)}
-# A server's word for as much reasoning as the model likes.
+# A server's value for unlimited reasoning.
 DEFAULT = "default"
-# Every server that knows efforts at all knows these.
+# The levels that every server with efforts supports.
 _COMMON_LEVELS = ("low", "medium", "high")
 
 
 def budget_for(effort: str) -> int | None:
-    """Give the thinking budget of an effort, or none where thinking is off or the word is unknown."""
+    """The thinking budget of an effort, or None if thinking is off or the effort is unknown."""
     return _BUDGETS.get(effort)
 
 
 def effort_for(budget: int) -> str:
-    """The effort for a thinking budget."""
     return EFFORTS[1 + bisect_right(_BOUNDS, budget)]
 
 
 def clamp_budget(budget: int, max_tokens: int) -> int | None:
-    """Fit a budget under the output cap, or give none where the cap leaves no room for thinking."""
+    """Fit a budget under the output limit; None if the limit leaves no tokens for thinking."""
     if max_tokens <= MINIMUM_BUDGET:
         return None
     return max(MINIMUM_BUDGET, min(budget, max_tokens - _MARGIN))
 
 
 def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
-    """The level that a model knows: the same, else the nearest lower, else the lowest. Without a declared set only the
-    three levels that every server knows are used. An unknown effort ranks above all of `EFFORTS`, because new ones were
-    added at the top. A request for some reasoning gets some: `none` is no lower level; a server's value for unlimited
-    replaces all levels that it lacks."""
+    """The level that a model supports: the same, else the nearest lower, else the lowest. Without a declared set, only
+    the three common levels are used. An unknown effort ranks above all of `EFFORTS`, because vendors add levels at the
+    top. `none` never replaces another level. A server's value for unlimited reasoning replaces all levels that it
+    lacks."""
     if levels and effort not in levels and effort != "none":
         if DEFAULT in levels:
             return DEFAULT
@@ -61,7 +60,7 @@ def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
 
 
 def drop_sampling(body: JsonObject, effort: str | None, ledger: Ledger) -> None:
-    """Take sampling out of a body for a model that samples as it likes while it reasons (E5)."""
+    """Remove sampling parameters for a model that ignores them while it reasons (E5)."""
     if effort is None or effort == "none":
         return
     for name, feature in (("temperature", Feature.TEMPERATURE), ("top_p", Feature.TOP_P)):

@@ -1,6 +1,6 @@
-"""Envelope (§11): a signature of reasoning, carried through a client of another protocol that only returns it: `rsv1.`
-and base64url of a small JSON object, `rsv1z.` if compressed. Neither secret nor signed: the issuer verifies the
-signature."""
+"""Envelope (§11): carries a signature through a client of another protocol, which returns it as an opaque string. The
+format is `rsv1.` and base64url of a small JSON object, or `rsv1z.` if compressed. It is neither secret nor signed: the
+issuer verifies the signature inside."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _MEMBERS = frozenset("omukd")
 _PLAIN = "rsv1."
 _COMPRESSED = "rsv1z."
 _COMPRESS_ABOVE = 1024
-# A client may send any text with the prefix: it must not expand beyond the size of a plain request.
+# A client may send any text with the prefix, so expansion is limited to the size of a plain request.
 _SIZE_LIMIT = 32 * 1024 * 1024
 _GROWTH_LIMIT = 50
 _RAW_DEFLATE = -zlib.MAX_WBITS
 # Fixed, because the same signature must have the same bytes in every turn.
 _LEVEL = 6
 
-# To the standard alphabet; foreign characters (`+`, `/` and padding) become invalid for the decoder, too.
+# To the standard alphabet. Characters of that alphabet in the input (`+`, `/`, padding) become invalid.
 _TO_STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """The complete material of one issuer, and the target to which it may return."""
+    """The full material of one issuer, and the target to which it may return."""
 
     origin: str
     model: str
@@ -44,12 +44,12 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 def is_envelope(text: str) -> bool:
-    """Whether the text claims to be an envelope, by its prefix alone."""
+    """Whether a text has the prefix of an envelope. Its content is not checked."""
     return text.startswith((_PLAIN, _COMPRESSED))
 
 
 def seal(envelope: Envelope) -> str:
-    """Write an envelope as text; equal envelopes give equal text."""
+    """Encode an envelope. Equal envelopes give equal text."""
     if envelope.origin not in ORIGINS or envelope.kind not in KINDS:
         raise ValueError(f"no envelope has origin {envelope.origin!r} and kind {envelope.kind!r}")
     members: JsonObject = {
@@ -70,7 +70,7 @@ def seal(envelope: Envelope) -> str:
 
 
 def unseal(text: str) -> Envelope | None:
-    """Read an envelope, or give none for anything that is not a well formed one."""
+    """Decode an envelope; None if it is not well formed."""
     prefix = _PLAIN if text.startswith(_PLAIN) else _COMPRESSED if text.startswith(_COMPRESSED) else None
     if prefix is None:
         return None

@@ -1,5 +1,5 @@
-"""Extras of a foreign protocol: members that only their own protocol knows are left out one by one, and reported. The
-encoder reports unknown members in stream events, `UnknownFields` those that only the decoder sees."""
+"""Extras of a foreign protocol: drops and reports members that only their own protocol knows. In streams the encoder
+reports unknown members, and `UnknownFields` members that only the decoder sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import Extras, Foreign, HostedKind
 from dragoman.model.request import Request
 
-# Members whose loss has a row of its own; every other one is an unknown field.
+# Members whose loss has a feature of its own. All others are reported as unknown fields.
 FEATURES: dict[str, Feature] = {
     "modalities": Feature.MODALITIES,
     "audio": Feature.MODALITIES,
@@ -35,7 +35,6 @@ FEATURES: dict[str, Feature] = {
     "thought_signature": Feature.THINKING_SIGNATURE,
 }
 
-# The features under which hosted calls are reported.
 HOSTED_FEATURES: dict[HostedKind, Feature] = {
     HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
     HostedKind.CODE: Feature.CODE_EXECUTION,
@@ -43,10 +42,10 @@ HOSTED_FEATURES: dict[HostedKind, Feature] = {
     HostedKind.MCP_LISTING: Feature.MCP,
 }
 
-# Members without effect, or with the effect of every translation: dropping them loses nothing.
+# Members without effect, or with an effect that every translation has. Dropping them loses nothing.
 NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "truncation": ("disabled",),
-    # Thinking of earlier turns is not cleared by any translation.
+    # No translation clears the thinking of earlier turns.
     "context_management": ({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},),
     "background": (False,),
     "include": ("reasoning.encrypted_content", "message.output_text.logprobs"),
@@ -56,13 +55,13 @@ NEUTRAL: dict[str, tuple[JsonValue, ...]] = {
     "modalities": ("text",),
     "filters": ({},),
     "is_error": (False,),
-    # Members of every message and call in responses of SDKs: clients send them back unchanged.
+    # Members of every message and call in SDK responses. Clients send them back unchanged.
     "annotations": ([],),
     "caller": ({"type": "direct"},),
 }
 
 
-# Members around the content of an OpenAI response, or echoed from the request: the client has them already.
+# Members around the content of an OpenAI response, or repeated from the request. The client has them already.
 ECHOES = frozenset(
     {
         "object",
@@ -100,7 +99,7 @@ ECHOES = frozenset(
     }
 )
 
-# Steering items by type; their changes are in the request.
+# Steering items by type. Their changes are in the request.
 STEERING: dict[str, Feature] = {
     "additional_tools": Feature.TOOLS_IN_ITEMS,
     "tool_search_output": Feature.TOOLS_IN_ITEMS,
@@ -112,7 +111,7 @@ STEERING: dict[str, Feature] = {
 
 
 def is_neutral(key: str, value: JsonValue) -> bool:
-    """Whether a member has no effect beyond that of every translation."""
+    """Whether dropping a member loses nothing."""
     if value is None or (key in _READ_THROUGH and isinstance(value, dict) and _only_nulls(value)):
         return True
     neutral = NEUTRAL.get(key, ())
@@ -123,12 +122,12 @@ def _only_nulls(members: JsonObject) -> bool:
     return bool(members) and all(one is None for one in members.values())
 
 
-# Objects whose members are read one by one: a remaining null was not requested.
+# Objects whose members are read one by one, so that a remaining null has no effect.
 _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
-    """Report foreign extras as dropped; of a full response without the echo of the request."""
+    """Report foreign extras as dropped. In a full response, repeated request members are not reported."""
     if extras is None:
         return
     for key, value in extras.fields.items():
@@ -145,18 +144,18 @@ def drop_choices(ledger: Ledger) -> None:
 
 
 def refused(feature: Feature, at: Place, note: str) -> RefusedError:
-    """The error for something at a place of the model that must not be left out."""
+    """The error for a part of the model that must not be left out."""
     return RefusedError(feature.value, render_place(at), note)
 
 
 def refuse_demands(request: Request) -> None:
-    """Reject a request that requires something of its own protocol alone (`!` of mapping.md)."""
+    """Reject a request with requirements that only its own protocol can meet (`!` in mapping.md)."""
     for demand in request.demands:
         raise RefusedError(demand.feature.value, demand.member, demand.note)
 
 
 def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> str | None:
-    """The text for a part that only its own protocol has; None is nothing (mapping.md §1 rule 2)."""
+    """The text for a part that only its own protocol has, or None (mapping.md §1 rule 2)."""
     if part.applied is not None:
         feature = STEERING.get(part.kind, Feature.UNSUPPORTED_CONTENT)
         (ledger.dropped if part.superseded else ledger.approximated)(feature, at, part.applied)
@@ -181,13 +180,13 @@ def blocks(moderation: JsonObject) -> bool:
 
 
 def refuse_blocking(request: Request) -> None:
-    """Refuse a request whose moderation blocks; for encoders whose provider has no moderation."""
+    """Reject a request with blocking moderation, for providers without moderation."""
     if request.moderation is not None and blocks(request.moderation):
         raise refused(Feature.MODERATION, ("moderation",), "blocking by moderation cannot be asked for")
 
 
 class UnknownFields:
-    """Reports unread members of one stream; a name counts once at its location, however often it occurs."""
+    """Reports unread members of one stream. A name is reported once per location."""
 
     __slots__ = ("_ledger", "_origin", "_reported")
 
@@ -197,7 +196,7 @@ class UnknownFields:
         self._reported: set[Place] = set()
 
     def members(self, body: JsonObject, expected: Container[str], at: Place = ()) -> bool:
-        """Report the members that are not known; False if one has no value now but may have one later."""
+        """Report unknown members. False if one has no value now but may have one later."""
         if all(map(expected.__contains__, body)):
             return True
         is_final = True
@@ -207,7 +206,7 @@ class UnknownFields:
         return is_final
 
     def name(self, name: str, value: JsonValue = True, at: Place = ()) -> bool:
-        """Report a member, or by its name alone an event or a delta; False if its value is empty."""
+        """Report a member, or the name of an event or delta. False if its value is empty."""
         if is_neutral(name, value):
             return False
         place = (*at, "extras", name)

@@ -1,4 +1,4 @@
-"""Errors, as far as protocols share them (mapping.md §21): bytes to `Report` (`error_body`, `report_of`), and by words
+"""Error bodies of all protocols (mapping.md §21): bytes to `ErrorReport` (`error_body`, `report_of`), then by keywords
 and status to `Failure`. Both OpenAI protocols share one error object, so it is encoded here, too."""
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ ENDED_EARLY = "upstream stream ended unexpectedly"
 
 
 def bad_gateway(message: str) -> Failure:
-    """The failure of a provider whose response cannot be read."""
     return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)
 
 
 _MESSAGE_LIMIT = 500
-# Maximum length of an error's message, and of each of its names, because both are searched for secrets.
+# Maximum length of an error's message and names, because both are searched for secrets.
 _MAX_MESSAGE_LENGTH = 16 * 1024
 _MAX_NAME_LENGTH = 200
 
 
 def bounded(failure: Failure) -> Failure:
-    """The same failure, cut to these lengths."""
+    """Cut a failure to these lengths."""
     fields = failure.extras.fields if failure.extras is not None else {}
     size = len(failure.message) + (len(encode_text(fields)) if fields else 0)
     if (
@@ -51,7 +50,7 @@ def bounded(failure: Failure) -> Failure:
     )
 
 
-# The failure kind of a status without further information; other statuses stay.
+# Failure kinds by status alone. Other statuses keep their number.
 STATUS_KINDS: dict[int, FailureKind] = {
     400: FailureKind.INVALID,
     401: FailureKind.UNAUTHENTICATED,
@@ -83,15 +82,15 @@ _QUOTA_KEYWORDS = (
     "overdue",
 )
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
-# Quotas that are rates pass by themselves: at DashScope (https://github.com/can1357/oh-my-pi/pull/8476) and Cerebras
+# Quotas that are rates recover by themselves: at DashScope (https://github.com/can1357/oh-my-pi/pull/8476) and Cerebras
 # (https://github.com/anomalyco/opencode/issues/7463).
 _RATE_KEYWORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
 # Z.ai reports it only in the message, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages
 # endpoint even with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
 _no_balance = re.compile(r"\s*insufficient balance\b", re.IGNORECASE).match
 
-# Words in the code or type of an error without a status, and the corresponding status (O2). The first match counts: a
-# code like `image_file_not_found` concerns the request, and all kinds of errors are called `invalid_…`.
+# Keywords in the code or type of an error without a status, and the corresponding status (O2). The first match counts:
+# a code like `image_file_not_found` concerns the request, and errors of all kinds are called `invalid_…`.
 _STATUS_KEYWORDS: tuple[tuple[str, int], ...] = (
     ("image", 400),
     ("context_length", 400),
@@ -121,7 +120,7 @@ _STATUS_KEYWORDS: tuple[tuple[str, int], ...] = (
 
 
 class ErrorReport(Struct, frozen=True, kw_only=True):
-    """An error body before it is classified; the message is never empty, `within` is the error inside of it."""
+    """An error body before classification. The message is never empty. `within` is an embedded error."""
 
     status: int
     message: str
@@ -132,7 +131,7 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
 
 
 def error_body(raw: bytes | JsonObject) -> JsonObject:
-    """An error answer as an object, which it may be already; of one that is none, the beginning is its message."""
+    """An error response as an object. If it is no JSON object, its first characters become the message."""
     if isinstance(raw, dict):
         return raw
     try:
@@ -140,18 +139,17 @@ def error_body(raw: bytes | JsonObject) -> JsonObject:
     except WireError:
         value = None
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        # Google's servers answer a list of errors, usually of one.
+        # Google's servers return a list of errors, usually with one element.
         value = value[0]
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         value = {"message": line_of(value)[:_MESSAGE_LIMIT]}
     if isinstance(value, dict):
         return value
-    # No character has more than four bytes; a page may be long.
+    # UTF-8 has up to four bytes per character, and the body may be a long page.
     return {"message": raw.strip()[: _MESSAGE_LIMIT * 4].decode("utf-8", "replace")[:_MESSAGE_LIMIT]}
 
 
 def error_of(body: JsonObject) -> JsonObject:
-    """The object with the error: the member `error`, or the body itself."""
     error = body.get("error")
     return error if isinstance(error, dict) else body
 
@@ -159,12 +157,12 @@ def error_of(body: JsonObject) -> JsonObject:
 def report_of(
     body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None, depth: int = DEEPEST
 ) -> ErrorReport:
-    """Read an error of any shape, and those inside of it. Without a status of the response (O2) the error's own counts,
-    else that of its keywords: by `statuses`, then the general ones, or an inner error's. `code` overrides the usual
-    one."""
+    """Read an error of any shape, with embedded errors. Without a status of the response (O2), the error's own status
+    counts, else that of its keywords: by `statuses`, then the general ones, or an embedded error's. `code` overrides
+    the usual code."""
     error = error_of(body)
     native, param = _text(error.get("type")), _text(error.get("param"))
-    # The name of the frame is not that of the error in it.
+    # `error` is the name of the stream event, not a type.
     native = native if native != "error" else ""
     code = code or _code(error.get("code"))
     message = _message(error, body)
@@ -174,7 +172,7 @@ def report_of(
     within = None
     if inner is not None:
         own = _own_status(error_of(inner.body), inner.body)
-        # A proxy's status says nothing about the error inside.
+        # A proxy's status does not describe the embedded error.
         inner_status = own or (status if status is not None and status < 500 else None)
         within = report_of(inner.body, inner_status, statuses, depth=depth - 1)
         inner_message = within.message if within.message != silent(within.status) else ""
@@ -190,12 +188,12 @@ def report_of(
 
 
 def silent(status: int) -> str:
-    """The message of an error that brought none."""
+    """The message for an error response without one."""
     return f"upstream answered {status}"
 
 
 def kind_by_keywords(report: ErrorReport) -> FailureKind | None:
-    """The failure kind by the words of an error of any protocol, if they name one."""
+    """The failure kind by the keywords of an error in any protocol, if any match."""
     if is_context_overflow(report.status, report.code, report.message):
         return FailureKind.CONTEXT_OVERFLOW
     if _no_balance(report.message):
@@ -213,7 +211,7 @@ def _message(error: JsonObject, body: JsonObject) -> str:
     bare_error = member if isinstance(member, str | list) else None
     inner = error.get("error")
     nested = inner.get("message") if isinstance(inner, dict) else inner
-    # AWS's gateway sends it with a capital letter; next to a message, `error` is only its name.
+    # AWS's gateway capitalises it. Next to a message, `error` is only its name.
     flat = (body.get(name) for name in MESSAGE_MEMBERS)
     places = (
         *(error.get(name) for name in MESSAGE_MEMBERS if error is not body or bare_error is None or name in BESIDE),
@@ -243,7 +241,7 @@ def _as_status(value: JsonValue) -> int | None:
 
 
 def _status_by_keywords(code: str, native: str, statuses: Mapping[str, int]) -> int | None:
-    # The code is the more exact of the two.
+    # The code is more precise than the type.
     for name in (code.lower(), native.lower()):
         if name in statuses:
             return statuses[name]
@@ -254,7 +252,7 @@ def _status_by_keywords(code: str, native: str, statuses: Mapping[str, int]) -> 
 
 
 def _code(value: JsonValue) -> str | None:
-    """A code as text; one that only repeats a status is ignored."""
+    """A code as text. A code that only repeats a status is ignored."""
     if isinstance(value, bool) or not isinstance(value, str | int) or _as_status(value) is not None:
         return None
     return str(value) or None
@@ -271,7 +269,7 @@ _ROUTER = "openrouter"
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 
-# Kind -> status, type, code.
+# Status, type and code by kind.
 OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.INVALID: (400, _INVALID, None),
     FailureKind.CONTEXT_OVERFLOW: (400, _INVALID, OVERFLOW_CODE),
@@ -286,7 +284,7 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.RATE_LIMITED: (429, "rate_limit_error", "rate_limit_exceeded"),
     FailureKind.INTERNAL: (500, _SERVER, None),
     FailureKind.BAD_GATEWAY: (502, _SERVER, "upstream_error"),
-    # Never 401 or 403, after which clients doubt their own key. `x-should-retry: false` goes with it.
+    # Never 401 or 403, because clients would suspect their own key. `x-should-retry: false` is sent with it.
     FailureKind.UPSTREAM_AUTH: (502, _SERVER, "upstream_auth"),
     FailureKind.BAD_CODING: (415, _INVALID, "unsupported_encoding"),
     FailureKind.OVERLOADED: (503, "service_unavailable_error", "server_is_overloaded"),
@@ -301,12 +299,12 @@ _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
     for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT)
 }
-# Codes that stay unchanged, because clients handle them.
+# Codes that stay unchanged, because clients act on them.
 _OPENAI_CODES = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})
 
 
 def openai_failure(body: JsonObject, status: int | None) -> Failure:
-    """The failure of an error in OpenAI's protocols; inside a successful response it has no status (O2)."""
+    """The failure for an error in OpenAI's protocols. An error inside a successful response has no status (O2)."""
     report = report_of(body, status, _OPENAI_STATUSES)
     kind = (
         kind_by_keywords(report)
@@ -325,7 +323,7 @@ def openai_failure(body: JsonObject, status: int | None) -> Failure:
 
 
 def _moderation_of(metadata: JsonValue) -> Extras | None:
-    """Why OpenRouter's own moderation stopped the content: the reasons alone, without the content itself."""
+    """The reasons for which OpenRouter's own moderation stopped the content, without the content."""
     reasons = metadata.get("reasons") if isinstance(metadata, dict) else None
     if not isinstance(reasons, list) or not reasons or not all(isinstance(reason, str) for reason in reasons):
         return None
@@ -333,12 +331,11 @@ def _moderation_of(metadata: JsonValue) -> Extras | None:
 
 
 def is_flagged(failure: Failure) -> bool:
-    """Whether a content check stopped it."""
+    """Whether a content check of OpenRouter stopped the request."""
     return failure.extras is not None and failure.extras.origin == _ROUTER
 
 
 def openai_error(failure: Failure) -> tuple[int, JsonObject]:
-    """The status and the error object of a failure in the OpenAI protocols."""
     row = OPENAI_ERRORS.get(failure.kind)
     if row is None:
         status = failure.status if 400 <= failure.status <= 599 else 500
@@ -347,19 +344,18 @@ def openai_error(failure: Failure) -> tuple[int, JsonObject]:
     if code is None or (failure.kind, failure.code) in _OPENAI_CODES:
         code = failure.code
     elif failure.kind is FailureKind.NOT_FOUND and failure.code is None and failure.native == _INVALID:
-        # This family of servers names the code itself where it means a model.
+        # These servers send the code themselves if it means a model.
         code = None
     message = failure.message or silent(failure.status)
     return status, {"message": message, "type": error_type, "param": failure.param, "code": code}
 
 
 def decode_openai_failure(status: int, body: bytes | JsonObject) -> Failure:
-    """The failure of an error response of OpenAI's protocols; whatever the body is, there is a kind and a message."""
     return openai_failure(error_body(body), status)
 
 
 def encode_openai_failure(failure: Failure, request_id: str | None = None) -> tuple[int, JsonObject]:
-    """Status and body of an error response of OpenAI's protocols; the request's id travels in a header."""
+    """Status and body of an error response in OpenAI's protocols. The request ID is sent in a header."""
     del request_id
     status, error = openai_error(failure)
     return status, {"error": error}

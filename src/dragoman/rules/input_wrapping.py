@@ -1,11 +1,11 @@
-"""Custom input and wrapped values, taken out of and put into a call's arguments, whole or in pieces (S16).
+"""Wrapping of custom input and values into call arguments, and the streaming scanners that unwrap them (S16).
 
-A target without free-text tools is given a function with one string `input`; one whose root schema it refuses, a
-function with one member `value`. On the way back the scanners here pass the opening of the object and emit the inside
-as it arrives, wherever the stream was cut. An object that begins otherwise is held until it is complete.
+A target without free-text tools gets a function with one string `input`. A target that rejects a root schema gets a
+function with one member `value`. On the way back, the scanners skip the opening of the object and emit the inside as it
+arrives, wherever the stream was cut. An object that begins otherwise is held until it is complete.
 
-    OPENING --opening seen--> INSIDE --inside ends--> TRAILING --closing brace--> ENDED
-       `----begins otherwise----> HELD
+OPENING --opening complete--> INSIDE --inside ends--> TRAILING --closing brace--> ENDED
+   `----begins otherwise----> HELD
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _State(Enum):
 
 
 class _Opening:
-    """Recognises `{"<member>": ` and what may still become it."""
+    """Recognises `{"<member>": ` and any prefix of it."""
 
     __slots__ = ("could_begin", "find")
 
@@ -45,15 +45,15 @@ class _Opening:
 
 
 class _Unwrapper(ABC):
-    """The scan around the value; subclasses handle its inside."""
+    """The scan around the value. Subclasses handle the inside."""
 
     __slots__ = ("_held", "_pending", "_state", "bent")
 
     def __init__(self) -> None:
         self._state = _State.OPENING
-        # Undecided text: the opening, with one space for many, or an unfinished escape.
+        # Undecided text: the opening, with white space reduced to one space, or an unfinished escape.
         self._pending = ""
-        # All that was received, until the opening is complete.
+        # All received text until the opening is complete.
         self._held: list[str] = []
         self.bent = False
 
@@ -71,11 +71,11 @@ class _Unwrapper(ABC):
         return ""
 
     def unwrap(self, text: str) -> str:
-        """Take all of the arguments at once and give the value."""
+        """Unwrap complete arguments."""
         return self.feed(text) + self.close()
 
     def close(self) -> str:
-        """Give the rest, now that the arguments are complete: all of a call that was held, nothing otherwise."""
+        """Return the rest at the end of the arguments: the full text if it was held, otherwise nothing."""
         pending, self._pending = self._pending, ""
         state, self._state = self._state, _State.ENDED
         if state in (_State.OPENING, _State.HELD):
@@ -128,7 +128,7 @@ _one_blank = re.compile(r"[ \t\r\n]{2,}").sub
 _HEX = "[0-9a-fA-F]"
 _HIGH = f"[dD][89abAB]{_HEX}{{2}}"
 _LOW = f"[dD][c-fC-F]{_HEX}{{2}}"
-# A run of the string that decodes by itself: plain characters, short escapes, \uXXXX outside the surrogates, pairs.
+# A run of the string that decodes by itself: plain characters, short escapes, surrogate pairs, other \uXXXX.
 _RUN = re.compile(rf'[^"\\]*+(?:\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F]){_HEX}{{4}}|u{_HIGH}\\u{_LOW})[^"\\]*+)*+').match
 _may_be_escape = re.compile(rf"\\(?:u(?:{_HEX}{{0,3}}|{_HIGH}(?:\\(?:u(?:[dD](?:[c-fC-F]{_HEX}?)?)?)?)?))?").fullmatch
 _lone_surrogate = re.compile(rf"\\u[dD][89a-fA-F]{_HEX}{{2}}").match
@@ -136,12 +136,11 @@ _control = re.compile(r"[\x00-\x1f]")
 _read_string = Decoder(str).decode
 
 _INPUT_OPENING = _Opening("input", '"')
-# The first character of any JSON value.
 _VALUE_OPENING = _Opening("value", r'(?=["{\[\-0-9tfn])')
 
 
 class InputUnwrapper(_Unwrapper):
-    """Takes the text of a custom call out of `{"input":"…"}`."""
+    """Extracts the text of a custom call from `{"input":"…"}`."""
 
     __slots__ = ()
 
@@ -166,7 +165,7 @@ class InputUnwrapper(_Unwrapper):
             if _may_be_escape(text, at):
                 self._pending = text[at:]
                 break
-            # Invalid JSON: an unpaired surrogate cannot be encoded, any other backslash is literal.
+            # Invalid JSON: an unpaired surrogate cannot be encoded; any other backslash is taken literally.
             self.bent = True
             lone = _lone_surrogate(text, at)
             pieces.append("\ufffd" if lone else "\\")
@@ -184,12 +183,12 @@ class InputUnwrapper(_Unwrapper):
         return strings[0] if len(strings) == 1 else text
 
     def _cut_short(self, pending: str) -> str:
-        # An unfinished escape is no character, but a whole half of a pair was one.
+        # An unfinished escape is dropped, but a full unpaired surrogate becomes U+FFFD.
         return "\ufffd" if _lone_surrogate(pending) else ""
 
 
 class ValueUnwrapper(_Unwrapper):
-    """Takes the JSON text of a value out of `{"value":…}`, spelled as it was."""
+    """Extracts the JSON text of a value from `{"value":…}`, in its original spelling."""
 
     __slots__ = ("_scan",)
 
@@ -209,7 +208,7 @@ class ValueUnwrapper(_Unwrapper):
         return fragment[:end]
 
     def _whole(self, text: str) -> str:
-        # A model that was not impressed by the wrapping gave the arguments themselves.
+        # The model ignored the wrapping and wrote the arguments themselves.
         return text
 
     def _cut_short(self, pending: str) -> str:
@@ -217,17 +216,17 @@ class ValueUnwrapper(_Unwrapper):
 
 
 def wrap_input(text: str) -> str:
-    """The text of a custom call as the arguments of its function."""
+    """Wrap the text of a custom call."""
     return f'{{"input":{encode_text(text)}}}'
 
 
 def wrap_value(text: str) -> str:
-    """Write a call's arguments as those of a function whose root was wrapped; text that is no JSON becomes a string."""
+    """Wrap arguments for a function whose root schema was wrapped. Invalid JSON becomes a string."""
     text = or_empty(text)
     return f'{{"value":{text if is_complete(text) else encode_text(text)}}}'
 
 
-# The text around fragments of the text; each fragment is the inside of a JSON string.
+# The text before and after the fragments. Each fragment is the inside of a JSON string.
 INPUT_OPENING, INPUT_CLOSING = '{"input":"', '"}'
 
 _CONTROL_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
@@ -236,7 +235,7 @@ _CONTROL_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
 def _unescape(run: str) -> str:
     if "\\" not in run:
         return run
-    # Line breaks left bare inside a string are no JSON, but models write them and mean them.
+    # Raw line breaks inside a string are invalid JSON, but models write them.
     if _control.search(run):
         run = run.translate(_CONTROL_ESCAPES)
     return _read_string(f'"{run}"')

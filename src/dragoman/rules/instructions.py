@@ -1,4 +1,4 @@
-"""Instructions: telemetry that must not reach other providers (I4), and the tag for late instructions (I1)."""
+"""Instructions: removes telemetry that must not reach other providers (I4), and tags late instructions (I1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TELEMETRY = "x-anthropic-billing-header:"
 
 
 def without_telemetry(text: str) -> str:
-    """The text without a client's telemetry line; its value changes on every request and would defeat prefix caches."""
+    """Remove a client's telemetry line. Its value changes on every request and would defeat prompt caches."""
     if TELEMETRY not in text:
         return text
     lines = text.split("\n")
@@ -15,7 +15,7 @@ def without_telemetry(text: str) -> str:
 
 
 def tagged(text: str) -> str:
-    """An instruction inside a conversation, for a protocol that has them only at the top."""
+    """Tag an instruction inside a conversation, for a protocol with instructions only at the top."""
     return f"{_OPENS}\n{text}\n{_CLOSES}"
 
 
@@ -23,6 +23,6 @@ _OPENS, _CLOSES = "<system-reminder>", "</system-reminder>"
 
 
 def is_tagged(text: str) -> bool:
-    """Whether a text consists only of such instructions, as agents add them to user text."""
+    """Whether a text consists only of tagged instructions, which agents add to user text."""
     *blocks, rest = text.split(_CLOSES)
     return bool(blocks) and not rest.strip() and all(piece.lstrip().startswith(_OPENS) for piece in blocks)

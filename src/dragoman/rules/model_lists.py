@@ -1,5 +1,6 @@
-"""Model lists: metadata that servers report, under any name, and the form that OpenAI's protocols share. One reader
-serves all, since servers borrow members. Of several sizes the smallest counts: less may be loaded than could be."""
+"""Model lists: reads the metadata that servers report under various names, and writes the form of OpenAI's protocols.
+One reader serves all servers, since servers copy members from each other. Of several sizes the smallest counts, because
+a server may load a model with less than its maximum."""
 
 from __future__ import annotations
 
@@ -12,18 +13,17 @@ from dragoman.model.listing import ListedModel
 from dragoman.model.parts import Extras
 from dragoman.rules.timestamps import format_instant, parse_instant
 
-# The form of both of OpenAI's wires.
 OPENAI = "openai"
-# Maximum models of a list, and maximum length of their names.
+# Limits of a list: the number of models, and the length of names and titles.
 _MAX_MODELS = 5000
 _MAX_TEXT_LENGTH = 200
 _MAX_TOKENS = 10**9
-# The creation time of other models is unknown; both formats use the epoch.
+# The creation time of other models is unknown. Both formats use the epoch.
 EPOCH = 0
-# From here on it is milliseconds.
+# Larger timestamps are milliseconds.
 _LATEST = 10**11
 
-# The names of the context window in servers' lists; a dot leads into an object.
+# Names of the context window in servers' lists. A dot leads into an object.
 _WINDOWS = (
     "max_input_tokens",  # Anthropic, LiteLLM
     "context_length",  # OpenRouter, Together, Fireworks
@@ -45,7 +45,7 @@ _WINDOWS = (
     "capabilities.limits.max_context_window_tokens",  # GitHub
     "capabilities.limits.max_prompt_tokens",
 )
-# And the number of stated tokens.
+# Names of the output limit.
 _CAPS = (
     "max_tokens",  # Anthropic, Vercel, LiteLLM
     "max_output_tokens",
@@ -60,7 +60,7 @@ _CAPS = (
     "capabilities.limits.max_output_tokens",  # GitHub
 )
 _SIZES = frozenset(path.partition(".")[0] for path in (*_WINDOWS, *_CAPS)) - {"capabilities", "meta", "metadata"}
-# Members with a place in `ListedModel`, and private ones: paths on the server's disk, its operator's rights, local
+# Members that `ListedModel` has fields for, and private ones: paths on the server's disk, its operator's rights, local
 # addresses.
 _MODEL_MEMBERS = frozenset({"id", "object", "type", "created", "created_at", "display_name", "owned_by"})
 _RETIREMENT = frozenset({"retires_at", "shutdown_date"})
@@ -68,7 +68,6 @@ _PRIVATE = frozenset({"root", "parent", "permission", "links"})
 
 
 def decode_models(body: JsonValue, form: str) -> list[ListedModel]:
-    """The models of a list, without invalid entries."""
     models: list[ListedModel] = []
     for entry in _entries(body) or ():
         if len(models) == _MAX_MODELS:
@@ -80,7 +79,7 @@ def decode_models(body: JsonValue, form: str) -> list[ListedModel]:
 
 
 def is_list(body: JsonValue) -> bool:
-    """Whether it is a list of models at all, be it an empty one, for which some servers have a null."""
+    """Whether a body is a model list. Some servers send null for an empty list."""
     return _entries(body) is not None or (isinstance(body, dict) and body.get("object") == "list")
 
 
@@ -93,7 +92,7 @@ def _model(name: str, entry: JsonObject, form: str) -> ListedModel:
     window = _smallest(entry, _WINDOWS)
     cap = _smallest(entry, _CAPS)
     if window is not None and cap is not None and cap >= window:
-        # A second word for the window.
+        # This server uses the name for the context window.
         cap = None
     rest = {key: value for key, value in entry.items() if key not in _MODEL_MEMBERS | _RETIREMENT | _PRIVATE}
     return ListedModel(
@@ -117,7 +116,7 @@ def _first(entry: JsonObject, names: Sequence[str]) -> int | None:
 
 
 def _time(value: JsonValue) -> int | None:
-    """Unix seconds, from any form."""
+    """Convert a time in any form to Unix seconds."""
     if isinstance(value, str):
         instant = parse_instant(value) or parse_instant(f"{value}T00:00:00Z")
         return None if instant is None or instant <= EPOCH else int(instant)
@@ -155,7 +154,7 @@ def _number(value: JsonValue) -> int | None:
 
 
 def restated(model: ListedModel, window: int | None, cap: int | None) -> ListedModel:
-    """A model with other sizes than in its list, without contradicting members."""
+    """Replace the sizes of a model and remove members that would contradict them."""
     if (model.window, model.cap) == (window, cap):
         return model
     extras = model.extras
@@ -165,13 +164,12 @@ def restated(model: ListedModel, window: int | None, cap: int | None) -> ListedM
 
 
 def extras_for(model: ListedModel, form: str) -> JsonObject:
-    """Other members of a model in this form."""
+    """Further members of a model in this protocol."""
     return model.extras.fields if model.extras is not None and model.extras.origin == form else {}
 
 
 def encode_openai_model(model: ListedModel) -> JsonObject:
-    """One model in the form of both of OpenAI's protocols:
-    https://platform.openai.com/docs/api-reference/models/object."""
+    """One model in OpenAI's form: https://platform.openai.com/docs/api-reference/models/object."""
     encoded: JsonObject = {
         "id": model.id,
         "object": "model",
@@ -184,5 +182,4 @@ def encode_openai_model(model: ListedModel) -> JsonObject:
 
 
 def encode_openai_models(models: Sequence[ListedModel]) -> JsonObject:
-    """A list of models, as both of OpenAI's wires have it."""
     return {"object": "list", "data": [encode_openai_model(model) for model in models]}

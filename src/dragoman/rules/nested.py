@@ -1,14 +1,13 @@
-"""Errors inside errors: proxies embed the error of their provider, each in a place of its own.
+"""Embedded errors: finds the provider's error inside a proxy's error. Proxies use various members:
 
-    metadata.raw             OpenRouter: text or JSON, with `provider_name`
-                             https://openrouter.ai/docs/api-reference/errors
-    message, error, details  JSON as text (Vertex and Copilot proxies): https://github.com/caozhiyuan/copilot-api/issues/339
-    message                  JSON after words (LiteLLM): https://github.com/openai/codex/issues/8100
-    error, innererror, …     objects: Azure, https://learn.microsoft.com/azure/ai-services/openai/how-to/content-filter
-    detail, errors, details  lists: FastAPI, https://fastapi.tiangolo.com/tutorial/handling-errors
+metadata.raw             OpenRouter: text or JSON, with `provider_name`
+                         https://openrouter.ai/docs/api-reference/errors
+message, error, details  JSON as text (Vertex and Copilot proxies): https://github.com/caozhiyuan/copilot-api/issues/339
+message                  JSON after words (LiteLLM): https://github.com/openai/codex/issues/8100 error, innererror, …
+objects: Azure, https://learn.microsoft.com/azure/ai-services/openai/how-to/content-filter detail, errors, details
+lists: FastAPI, https://fastapi.tiangolo.com/tutorial/handling-errors
 
-Work is bounded: so deep, and text up to a length.
-"""
+Nesting depth and text length are limited."""
 
 from __future__ import annotations
 
@@ -24,17 +23,16 @@ from dragoman.wire.json_spans import value_end
 
 DEEPEST = 3
 _MAX_TEXT_LENGTH = 64 * 1024
-# As much of a text that is no JSON as a proxy's own message would have.
+# Characters of a body that is no JSON, about as long as a proxy's own message.
 _MAX_RAW_LENGTH = 500
 _MEMBERS = ("error", "innererror", "upstreamResponse", "cause", "details", "response", "body", "data", "base_resp")
-# Each proxy has a name of its own for the origin of an error: `upstream_error`, `provider_error`, `originalError`.
+# Each proxy has its own name for the origin of an error: `upstream_error`, `provider_error`, `originalError`.
 # https://github.com/ding113/claude-code-hub/issues/518
 _is_named_error = re.compile(r"[A-Za-z]+_?[eE]rror").fullmatch
 _MAX_MEMBERS = 64
 
 
-# The members of errors with their messages; `status_msg` is MiniMax's:
-# https://platform.minimax.io/docs/api-reference/errorcode
+# Members with an error's message; `status_msg` is MiniMax's: https://platform.minimax.io/docs/api-reference/errorcode
 MESSAGE_MEMBERS = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
 # Members next to an `error` that is a string: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 BESIDE = ("error_message", "error_description")
@@ -45,7 +43,7 @@ class Inner(Struct, frozen=True, kw_only=True):
 
     body: JsonObject
     provider: str = ""
-    # Whether the outer message is the inner error in text form, or has it after its own text.
+    # Whether the outer message is the inner error as text, or contains it after other text.
     instead: bool = False
     within: bool = False
 
@@ -58,7 +56,7 @@ class Inner(Struct, frozen=True, kw_only=True):
 
 
 def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
-    """The error that an error holds, if it holds one."""
+    """The embedded error of an error, if any."""
     metadata = error.get("metadata") or body.get("metadata")
     if isinstance(metadata, dict):
         raw, provider = metadata.get("raw"), metadata.get("provider_name")
@@ -78,7 +76,7 @@ def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
 
 
 def line_of(value: JsonValue) -> str:
-    """An error member as one line: text, a list of complaints, or any value as JSON."""
+    """An error member as one line: text, a list of validation errors, or any value as JSON."""
     if isinstance(value, str):
         return value
     lines = [_complaint(entry) for entry in value] if isinstance(value, list) else []
@@ -88,7 +86,7 @@ def line_of(value: JsonValue) -> str:
 
 
 def _complaint(entry: JsonValue) -> str:
-    """One complaint of a list, with the place that it is about."""
+    """One validation error of a list, with its location."""
     if isinstance(entry, str):
         return entry
     message = entry.get("msg") or entry.get("message") if isinstance(entry, dict) else None
@@ -101,7 +99,7 @@ def _complaint(entry: JsonValue) -> str:
 
 
 def _as_error(value: JsonValue) -> JsonObject | None:
-    """The error that a member is, or that its text is written out; None without an error."""
+    """A member as an error, given as an object or as JSON text; else None."""
     if isinstance(value, str):
         readable = len(value) < _MAX_TEXT_LENGTH and value.lstrip().startswith(("{", "["))
         value = _parsed(value.encode("utf-8", "replace")) if readable else None
@@ -131,6 +129,6 @@ def _parsed(text: bytes) -> JsonValue:
 
 
 def _is_error(value: JsonObject) -> bool:
-    """Whether an object is an error and not some data of one."""
+    """Whether an object is an error rather than data of one."""
     message = next(filter(None, (value.get(name) for name in MESSAGE_MEMBERS)), None) or value.get("error")
     return isinstance(message, str | dict) or isinstance(value.get("code"), str)

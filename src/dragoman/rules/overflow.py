@@ -1,5 +1,5 @@
-"""Context overflow (O1): recognised in each server's wording, and sent to Messages clients in a fixed one: agents
-compact their conversation by the wording of the Messages service, and any other ends the session."""
+"""Context overflow (O1): recognises each server's wording, and sends Messages clients a fixed one. Agents compact their
+conversation only if they see the wording of the Messages service; with any other text they end the session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODES = frozenset(
         "model_max_prompt_tokens_exceeded",
     }
 )
-# Text Generation Inference answers 422: https://github.com/bytedance/UI-TARS-desktop/issues/626
+# Text Generation Inference returns 422: https://github.com/bytedance/UI-TARS-desktop/issues/626
 _STATUSES = frozenset({400, 413, 422})
 _PHRASES = (
     "prompt is too long",
@@ -49,7 +49,7 @@ _PHRASES = (
     "total length of all messages is too long",
 )
 _has_wording = re.compile("|".join(_PHRASES), re.IGNORECASE).search
-# Errors name it at their start. The pattern takes a second for a megabyte.
+# Errors name it at their start. Searching a megabyte would take a second.
 _MAX_SEARCHED = 16 * 1024
 
 _OPENING = "prompt is too long"
@@ -65,7 +65,7 @@ def is_context_overflow(status: int, code: str | None, message: str) -> bool:
 
 
 def anthropic_overflow_message(message: str) -> str:
-    """An overflow in the wording of the Messages service, with the upstream's own in parentheses."""
+    """An overflow in the wording of the Messages service, with the provider's own text in parentheses."""
     if _is_native_message(message):
         return message
     counts = _counts(message)
@@ -74,7 +74,7 @@ def anthropic_overflow_message(message: str) -> str:
 
 
 def _counts(message: str) -> tuple[int, int] | None:
-    """Find the size of the prompt and the limit, where the text makes sense of both."""
+    """The size of the prompt and the limit, if the text states both."""
     word = _find_limit_word(message)
     limit = _INTEGER.search(message, word.end()) if word else None
     if limit is None:

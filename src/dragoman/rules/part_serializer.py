@@ -1,15 +1,14 @@
-"""Serial: overlapping or possibly empty parts, emitted one after the other (S2, S3).
+"""Part serializer: emits overlapping or possibly empty parts one after the other (S2, S3).
 
-Messages and Responses clients know one open block at a time. Events of other parts wait in order of first appearance
-until the open one ends; a text part is announced with its first text that is not blank.
+Messages and Responses clients support one open block at a time. Events of other parts wait, in order of first
+appearance, until the open part ends. A text part starts with its first text that is not blank.
 
-    state of a part      its next event                      then
-    HELD  (text, blank)  text that is not blank              announced with all that was held
-    HELD                 end                                 its white space begins the next part, if that is text;
-                                                             else it is dropped and reported
-    WAITING              anything                            queued behind the open part
-    OPEN                 growth, end                         told at once; at its end the first waiting part opens
-"""
+state of a part      its next event                      action HELD  (text, blank)  text that is not blank
+announced with all held text HELD                 end                                 its white space moves to the next
+part if that is text;
+                                                         otherwise it is dropped and reported
+WAITING              any                                 queued behind the open part OPEN                 growth, end
+emitted at once; after the end the first waiting part opens"""
 
 from __future__ import annotations
 
@@ -37,26 +36,24 @@ Sink = Callable[[Event], None]
 
 
 class PartSerializer:
-    """Passes events on to a sink so that at most one part is open, numbered from 0 without gaps."""
+    """Sends events to a sink so that at most one part is open. Parts are numbered from 0 without gaps."""
 
     __slots__ = ("_blank", "_held", "_ledger", "_next", "_number", "_open", "_sink", "_waiting", "held")
 
     def __init__(self, sink: Sink, ledger: Ledger) -> None:
         self._sink = sink
         self._ledger = ledger
-        # The number of events that had to wait so far.
         self.held = 0
         self._open: int | None = None
         self._number = 0
         self._next = 0
         self._held: dict[int, list[Event]] = {}
-        # The last part, if it was only whitespace: its position and text.
+        # The last part if it was only white space: its index and text.
         self._blank: tuple[int, str] | None = None
-        # Looking for the first of an ordinary dictionary passes over all that were taken out before.
+        # An ordinary dictionary would scan all removed entries to find its first one.
         self._waiting: OrderedDict[int, list[Event]] = OrderedDict()
 
     def __call__(self, event: Event) -> None:
-        """Process one event and pass on what may be emitted now."""
         if type(event) is PartGrew:
             if event.index == self._open:
                 self._sink(PartGrew(self._number, event.delta) if event.index != self._number else event)
@@ -79,7 +76,7 @@ class PartSerializer:
             self._sink(event)
 
     def renumbered(self, event: PartGrew) -> PartGrew | None:
-        """Growth as it is passed on at once; None if it has to wait."""
+        """Growth that can be emitted at once; None if it has to wait."""
         if event.index != self._open:
             return None
         return event if event.index == self._number else PartGrew(self._number, event.delta)
@@ -135,7 +132,7 @@ class PartSerializer:
             self._blank = (index, blank)
 
     def _after_blank(self, event: PartStarted) -> PartStarted:
-        """A part that begins after white space: text takes it along."""
+        """A part that starts after white space; text gets the white space."""
         if type(event.part) is not Text or self._blank is None:
             self._forget_blank()
             return event

@@ -1,14 +1,10 @@
-"""Pauses: a provider that stops until the request is repeated (`pause_turn`), sent to the client as one response
+"""Pauses: joins the streams of a provider that pauses until the request is repeated (`pause_turn`) into one response
 (mapping.md §13).
 
-    state     an event arrives
-    FIRST     passes; a pause ─▶ PAUSED
-    PAUSED    is dropped: the rest of this stream says nothing more
-    LATER     `Started` is dropped, parts are counted on from where the answer stood, token counts are added up;
-              a pause ─▶ PAUSED
+state     an event arrives FIRST     passes; a pause ─▶ PAUSED PAUSED    dropped: the rest of this stream has no content
+LATER     `Started` is dropped, part indexes continue, token counts are added up; a pause ─▶ PAUSED
 
-`resumed` takes the stage from PAUSED to LATER. A stage without resumes left lets the pause through.
-"""
+`resumed` moves the stage from PAUSED to LATER. After `RESUMES` continuations a pause passes through."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from dragoman.model.folding import Fold
 from dragoman.model.parts import Part
 from dragoman.model.response import StopReason, Usage
 
-# Maximum continuations of a response, after which a pause is its end.
+# Maximum continuations of a response. A further pause ends it.
 RESUMES = 10
 
 
@@ -32,8 +28,6 @@ class _State(Enum):
 
 
 class PauseStage:
-    """Joins the streams of one answer."""
-
     __slots__ = ("_before", "_fold", "_latest", "_next", "_offset", "_resumes", "_state")
 
     def __init__(self, origin: str, resumes: int) -> None:
@@ -46,7 +40,6 @@ class PauseStage:
 
     @property
     def paused(self) -> bool:
-        """Whether the provider waits for the next request."""
         return self._state is _State.PAUSED
 
     @property
@@ -55,13 +48,11 @@ class PauseStage:
         return self._fold.response().parts
 
     def resumed(self) -> None:
-        """Expect the stream of the next call."""
         self._state = _State.LATER
         self._offset = self._next
         self._before = self._latest
 
     def passed(self, events: list[Event]) -> list[Event]:
-        """The events as the client's side sees them."""
         emitted: list[Event] = []
         for event in events:
             if self._state is _State.PAUSED:
@@ -77,7 +68,7 @@ class PauseStage:
         return emitted
 
     def _joined(self, event: Event) -> Event | None:
-        """An event of a later stream as part of the one answer."""
+        """Convert an event of a later stream."""
         if isinstance(event, Started):
             return None
         if isinstance(event, PartStarted):
@@ -103,7 +94,7 @@ class PauseStage:
 
 
 def summed(before: Usage | None, more: Usage) -> Usage:
-    """The token counts of two calls together; what neither reports stays unreported."""
+    """Add the token counts of two calls. A count that neither reports stays unreported."""
     if before is None:
         return more
     return replace(
@@ -118,7 +109,7 @@ def summed(before: Usage | None, more: Usage) -> Usage:
 
 
 def beyond(before: Usage | None, total: Usage) -> Usage:
-    """The usage of the last of several calls, given that of all before it."""
+    """The usage of the last of several calls, given that of all earlier ones."""
     if before is None:
         return total
     return replace(

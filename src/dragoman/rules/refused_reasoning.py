@@ -1,12 +1,10 @@
-"""How to detect that a provider rejected a request for its reasoning, and the remedies (V11).
+"""Rejected reasoning: detects that a provider rejected a request for its reasoning, and selects the remedy (V11).
 
-    SEALS    a proof in the history was refused: once more without the proofs
-    LOOP     turns lack the reasoning that thinking demands of them: once more with what stands for it, or without
-             thinking
-    CALLS    a call lacks its proof: once more with the value that stands for a proof that is not to be had
+SEALS    a signature in the history was rejected: retry without the signatures LOOP     turns lack the reasoning that
+thinking requires: retry with a placeholder, or without thinking CALLS    a call lacks its signature: retry with the
+placeholder for a missing signature
 
-Every wording was seen, and only those count: a retry without reasoning for another reason would be a loss.
-"""
+Only wordings that were observed count: a retry without reasoning for another reason would be a needless loss."""
 
 from __future__ import annotations
 
@@ -19,24 +17,23 @@ from dragoman.wire.json import encode_text
 
 
 class Remedy(Enum):
-    """The change of a request before a retry."""
-
     SEALS = "seals"
     LOOP = "loop"
     CALLS = "calls"
 
     @property
     def tries(self) -> int:
-        """Maximum retries: placeholders for missing reasoning are not accepted everywhere."""
+        """Maximum retries. Not every server accepts a placeholder for missing reasoning."""
         return 2 if self is Remedy.LOOP else 1
 
 
 _CODE = "invalid_encrypted_content"
 # Proxies report a rejection under other statuses (403 for a foreign signature, 422, 5xx), and an error in a stream has
-# only a guessed one. An error of a key (401) or a rate (429) is never a rejection of signatures.
+# only a guessed one. A key error (401) or a rate limit (429) never means rejected signatures.
 _STATUSES = frozenset({400, 403, 404, 409, 422, 500, 502, 503})
 
-# Wordings, and their servers. Quoted in back ticks or not, bare or inside of another server's error.
+# Observed wordings and their servers. Names may be quoted in backticks, and a text may be inside another server's
+# error.
 _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     (
         Remedy.SEALS,
@@ -46,7 +43,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # Unsigned thinking, or signed thinking that lost its empty text on the way.
+        # Unsigned thinking, or signed thinking that lost its empty text.
         r"thinking\.(?:signature|thinking|data)\W{1,4}field required",
         "https://github.com/lbjlaq/Antigravity-Manager/issues/1650, https://github.com/LibreChat-AI/agents/pull/279",
     ),
@@ -57,7 +54,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # OpenAI, Azure, Copilot, Novita: the code may be gone.
+        # OpenAI, Azure, Copilot, Novita. The code may be missing.
         r"encrypted[ _]content\b.{0,200}\bcould not be (?:verified|decrypted|decoded|parsed)",
         "https://github.com/experientiallabs/experiential/pull/972",
     ),
@@ -70,7 +67,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # xAI too: it uses the same text for reasoning and compaction.
+        # xAI too. It uses the same text for reasoning and compaction.
         r"could not decode the compaction blob",
         "https://github.com/chenyme/grok2api/issues/688",
     ),
@@ -81,13 +78,13 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # Reasoning by its ID alone, stored by another account or not at all.
+        # Reasoning referenced by its ID, stored by another account or not at all.
         r"item with id \W?rs_[^ ]{1,200} not found",
         "https://github.com/can1357/oh-my-pi/issues/41",
     ),
     (
         Remedy.SEALS,
-        # Ids of items as another server makes them: Copilot's have hundreds of characters, others begin otherwise.
+        # Item IDs of another server: Copilot's have hundreds of characters, others have other prefixes.
         r"invalid \W?input\[\d{1,6}\]\.id\W.{0,300}?(?:string too long|expected an id that begins with)",
         "https://github.com/can1357/oh-my-pi/issues/284, https://github.com/jlcodes99/cockpit-tools/issues/2090",
     ),
@@ -145,16 +142,16 @@ _SEARCHES = tuple(
     )
     for remedy in Remedy
 )
-# A rejection names its reason at the start; the rest may be as long as the request.
+# A rejection states its reason at the start. The rest may be as long as the request.
 _LOOKED_THROUGH = 16 * 1024
 
 
-# Where a quotation begins. Backticks surround names.
+# The start of a quotation. Backticks enclose names.
 _find_quotes = re.compile(r"(?:^|(?<=[\s(\[{:=,]))[\"'\u201c\u00ab]").finditer
 
 
 def remedy_for(failure: Failure, request_body: bytes = b"") -> Remedy | None:
-    """The remedy for a failure that refuses reasoning; an error that only quotes `request_body` has none."""
+    """The remedy for a failure that rejects reasoning. An error that only quotes `request_body` has none."""
     if failure.status not in _STATUSES:
         return None
     if failure.code == _CODE:
@@ -178,11 +175,10 @@ def _is_quoted(message: str, match: re.Match[str], request_body: bytes) -> bool:
 
 
 def _in_ascii(text: str) -> str:
-    """JSON text with all characters beyond ASCII escaped."""
+    """JSON text with all non-ASCII characters escaped."""
     return _BEYOND.sub(lambda char: re.sub("(....)", r"\\u\1", char[0].encode("utf-16-be").hex()), text)
 
 
 _BEYOND = re.compile(r"[^\x00-\x7f]")
 _MAX_QUOTE_LENGTH = 1024
-# Each is looked for in the whole request.
 _MAX_MATCHES = 8

@@ -1,8 +1,8 @@
-"""Repairs of a relayed request: what its provider would always refuse is cut out, every other byte stays (mapping.md
-§1, rule 1). Each is found by a scan of the bytes, so a body that needs none is never parsed. The protocol packages
-(`relay.py`) list what providers refuse, and where. Call ids are a repair of all protocols (N2): a client may move to
-another provider in mid tool loop, so an id that this one refuses, or that some servers repeat in every turn, is changed
-as on translation."""
+"""Repairs of a relayed request: removes what its provider would always reject, and leaves every other byte unchanged
+(mapping.md §1, rule 1). Each defect is found by a scan of the bytes, so a body without defects is never parsed. The
+protocol packages (`relay.py`) list what providers reject. Call IDs are repaired for all protocols (N2): a client may
+switch providers inside a tool loop, so an ID that this provider rejects, or that a server repeats in every turn, is
+changed as in a translation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dragoman.rules.ids import ANY, IdRule, call_id
 from dragoman.wire.json import decode, encode
 from dragoman.wire.json_spans import JsonSpan, elements_of, gaps, replaced
 
-# Whether the bytes between two places may need a repair.
+# Whether the bytes between two positions may need a repair.
 Scan: TypeAlias = Callable[[bytes, int, int], bool]
-# One entry of a list, and its number, to the entries that take its place: none cuts it out, None leaves it alone.
+# Maps an entry of a list and its index to its replacement entries: none removes it, None leaves it unchanged.
 Rewrite: TypeAlias = Callable[[bytes, int], list[bytes] | None]
 
 
 def rewritten(body: bytes, key: str, scan: Scan, rewrite: Rewrite) -> bytes | None:
-    """The same bytes with some entries of a top-level list cut out or rewritten; None if there are none."""
+    """Remove or replace entries of a top-level list; None if nothing changes."""
     if not scan(body, 0, len(body)):
         return None
     cuts: list[JsonSpan] = []
@@ -47,38 +47,37 @@ def rewritten(body: bytes, key: str, scan: Scan, rewrite: Rewrite) -> bytes | No
     return replaced(body, [*edits, *((gap, b"") for gap in gaps(body, cuts))])
 
 
-# The start of a string that may be an envelope: none is native to the relay's provider.
+# The start of a string that may be an envelope. No provider of a relay issues these.
 ENVELOPE = b'"rsv1'
 
 
 def has_envelope(body: bytes, start: int, end: int) -> bool:
-    """Whether a string here may be an envelope of ours."""
     return body.find(ENVELOPE, start, end) >= 0
 
 
 def is_ours(token: JsonValue) -> bool:
-    """Whether a member that proves something holds an envelope of ours, or what claims to be one."""
+    """Whether a signature member holds an envelope, by its prefix."""
     return isinstance(token, str) and is_envelope(token)
 
 
 class Ids(Struct, frozen=True):
-    """Where a protocol has call ids: the list, the member of results, and the spans of both in an entry."""
+    """Where a protocol has call IDs: the list, the member of results, and the spans of both in an entry."""
 
     entries: str
     results: Callable[[bytes], list[bytes]]
     spans: Callable[[bytes], tuple[list[JsonSpan], list[JsonSpan]]]
-    # The occurrences of an ID in that member: calls may have it, too.
+    # How often an ID may occur in that member. In some protocols calls have it, too.
     times: int = 1
 
 
 def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
-    """A finder of a member's values by its quoted name, at any depth."""
+    """Return a finder of a member's values by its quoted name, at any depth."""
     value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?!")[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL).match
     length = len(name)
 
     def values_in(body: bytes) -> list[bytes]:
         values: list[bytes] = []
-        # A plain search reads four times as fast as a regular expression that begins with the name.
+        # A plain search is four times as fast as a regular expression that begins with the name.
         start = body.find(name)
         while start >= 0:
             value = value_at(body, start + length)
@@ -91,18 +90,18 @@ def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
 
 
 def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
-    """Whether a rule rejects one of the IDs of results, or one occurs more often than `times`."""
+    """Whether a rule rejects one of the result IDs, or one occurs more often than `times`."""
     if rule is ANY:
         return False
-    # Nearly always each occurs once, which is known without counting.
+    # Nearly always each ID occurs once, which this check shows without counting.
     if len(ids) > 1 and len(set(ids)) != len(ids) and max(Counter(ids).values()) > times:
         return True
     return not all(map(rule.pattern.fullmatch, ids))
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
-    """The body with new ids for calls whose id the rule refuses or an earlier call had; else the same bytes."""
-    # Every call has its result, so looking for these is enough, and there are few.
+    """Replace the IDs of calls if the rule rejects them or an earlier call has them."""
+    # Every call has a result, and results are fewer, so only their IDs are checked.
     if rule is ANY or not refuses([one for one in map(_read, ids.results(body)) if one], rule, ids.times):
         return body
     calls: Counter[str] = Counter()
@@ -114,7 +113,7 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
             for span in spans:
                 original = _read(entry[span.start : span.end])
                 if not original:
-                    # An empty one is none, and stays the client's.
+                    # An empty ID stays unchanged.
                     continue
                 count[original] += 1
                 which = count[original] if count is calls else min(count[original], calls[original])
@@ -130,7 +129,7 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
 
 
 def _read(value: bytes) -> str:
-    """The ID of a value; an invalid one is for the provider to judge."""
+    """The ID of a value. The provider judges an invalid one."""
     try:
         text = decode(value) if value.startswith(b'"') else None
     except WireError:

@@ -1,5 +1,5 @@
-"""Response metadata: id, model and time of a response (N4), and members with values listed by the client's types (U7).
-No client acts on id, model and time, so an unreadable one counts as absent and fails no response."""
+"""Response metadata: ID, model and time of a response (N4), and members whose values the clients' types list (U7). No
+client acts on ID, model and time, so an unreadable one counts as absent and fails no response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.wire.json import kind_of
 
 
 def label(fields: Fields, key: str, ledger: Ledger) -> str | None:
-    """A label that is text; anything else is reported and not there."""
+    """A label that is text. Any other value is reported and counts as absent."""
     value = fields.value.get(key)
     if value is None:
         return None
@@ -28,7 +28,7 @@ def label(fields: Fields, key: str, ledger: Ledger) -> str | None:
 
 
 def moment(fields: Fields, key: str, ledger: Ledger) -> int | None:
-    """A time in whole seconds; anything else is reported and not there."""
+    """A time in seconds. Any other value is reported and counts as absent."""
     value = fields.value.get(key)
     if value is None:
         return None
@@ -40,7 +40,7 @@ def moment(fields: Fields, key: str, ledger: Ledger) -> int | None:
 
 
 def seconds_of(value: JsonValue) -> int | None:
-    """A time in seconds as servers spell it: whole or not, a number or its text (Writer); None if it is none."""
+    """A time in any form that servers use, in seconds: a number or its text (Writer); otherwise None."""
     if type(value) is int:
         return value
     if isinstance(value, str | float | Number):
@@ -57,16 +57,16 @@ def _report(key: str, value: JsonValue, ledger: Ledger) -> None:
 
 
 class EnumValues(Struct, frozen=True, kw_only=True):
-    """Values of a member that the official SDK lists: a client that checks fails on any other."""
+    """The values of a member that the official SDK lists. A client that validates fails on any other."""
 
     feature: Feature
     legal: frozenset[str]
     others: Mapping[str, str] = {}
-    # None leaves the member out.
+    # None drops the member.
     unknown: str | None = None
 
     def map_value(self, value: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
-        """The value for the client; a dropped value is reported."""
+        """The value for the client. A dropped value is reported."""
         if value is None:
             return None
         if type(value) is str:
@@ -82,7 +82,7 @@ class EnumValues(Struct, frozen=True, kw_only=True):
         return self.unknown
 
 
-# Tiers that OpenAI answers with; what other vendors call their ordinary one is the default.
+# OpenAI's tiers for the ordinary tiers of other vendors.
 ORDINARY_TIERS = {
     "standard": "default",
     "batch": "default",

@@ -1,5 +1,5 @@
-"""Retry delays that a provider states in its error and not in a header (mapping.md §21). Members first, then text:
-`retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s"."""
+"""Retry delays that a provider states in its error body instead of a header (mapping.md §21). Members are read first,
+then text: `retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s"."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.rules.failures import error_body, error_of
 from dragoman.rules.timestamps import format_duration, parse_duration
 
-# Failures that pass by themselves.
+# Failures that recover without a change of the request.
 _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureKind.QUOTA, FailureKind.UNAVAILABLE})
 # Members with the delay, and their units per second.
 _MEMBERS = (("retry_after_ms", 1000.0), ("retry_after", 1.0), ("retry_after_seconds", 1.0), ("resets_in_seconds", 1.0))
 _RETRY_INFO = "google.rpc.RetryInfo"
-# Maximum length of the text, and number of details, that are searched; no delay is longer than a month.
+# Limits: characters and details that are searched, and a delay of one month.
 _MAX_TEXT_LENGTH = 2000
 _MAX_DETAILS = 16
 _MAX_DELAY_SECONDS = 31 * 86400.0
@@ -25,7 +25,7 @@ _MAX_NUMBER = 10**12
 
 _STEP = r"\d{1,9}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z])\s?"
 _in_words = re.compile(rf"(?:try again|retry|wait)\s(?:in|after|for)\s(?:about\s)?((?:{_STEP}){{1,3}})", re.I).search
-# `6m0s` has no end of a word within it.
+# `6m0s` has no word boundary inside.
 _in_short = re.compile(
     r"(?:try again|retry|wait)\s(?:in|after|for)\s((?:\d{1,9}(?:\.\d{1,9})?(?:ms|[hms])){1,4})\b"
 ).search
@@ -34,8 +34,8 @@ _UNITS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def delay_of(failure: Failure, body: bytes | JsonObject = b"") -> float | None:
-    """The requested delay of a failure, or of its full response `body`, in seconds; None if it states none or does not
-    pass."""
+    """The delay in seconds that a failure, or its full response `body`, requests. None if there is none, or if the
+    failure is permanent."""
     if failure.kind not in _PASSING:
         return None
     delay = _structured_delay(error_body(body)) if body else None
@@ -77,7 +77,7 @@ def _delay_in_text(text: str) -> float | None:
 
 
 def encode_openai_limits(limits: Mapping[str, str], now: int) -> dict[str, str]:
-    """Rate limits in the common form as headers of OpenAI's protocols: resets are durations."""
+    """Rate limits in the common form as headers of OpenAI's protocols, with resets as durations."""
     del now
     headers: dict[str, str] = {}
     for name, value in limits.items():

@@ -1,6 +1,5 @@
-"""Tool and output schemas in the form of each protocol: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2).
-Functions return the same object if nothing changes. Schemas are foreign data: below `DEPTH_LIMIT` nothing is made
-strict."""
+"""Tool and output schemas in the form that each protocol accepts: the root (§7), Anthropic's subset (Z1), OpenAI's
+(Z2). Functions return the same object if nothing changes. Below `DEPTH_LIMIT` a schema is not made strict."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from dragoman.wire.json import encode, encode_text
 DEPTH_LIMIT = 64
 
 _COMBINATORS = ("anyOf", "oneOf", "allOf")
-# Keywords of an object schema; one that has these and no type means an object.
+# Keywords of an object schema. A schema with these and without a type means an object.
 _OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", "patternProperties"})
 _VALUE_KEYWORDS = frozenset({"$ref", "enum", "const", "items", "type", *_COMBINATORS})
 
 
 def with_properties(schema: JsonObject | None) -> JsonObject:
-    """Give a function's parameters a root that every server accepts: an object that lists its properties."""
+    """Give parameters a root that every server accepts: an object that lists its properties."""
     if not schema:
         return {"type": "object", "properties": {}}
     if "type" not in schema and _OBJECT_KEYWORDS & schema.keys() and not _VALUE_KEYWORDS & schema.keys():
@@ -46,7 +45,7 @@ _is_definition = re.compile(r"#/(?:\$defs|definitions)/[^/]+").fullmatch
 
 
 def wrap_root(schema: JsonObject) -> JsonObject:
-    """Make the schema the one required member `value` of an object, with its references still in place."""
+    """Wrap a schema as the one required member `value` of an object. References stay valid."""
     moved = _relocated(schema, 0)
     value: JsonObject = {name: member for name, member in moved.items() if name not in _DOCUMENT_KEYWORDS}
     document: JsonObject = {name: moved[name] for name in _DOCUMENT_KEYWORDS if name in moved}
@@ -85,7 +84,7 @@ _SUBSCHEMAS = {
 
 
 def _mapped(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    """Apply a change to the schemas directly inside this one; the same object comes back if none of them changed."""
+    """Apply a change to the schemas directly inside this one. The same object is returned if none of them changed."""
     changed: JsonObject = {}
     for keyword, value in schema.items():
         holds = _SUBSCHEMAS.get(keyword)
@@ -107,7 +106,7 @@ def _mapped(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> J
 
 
 class _NotStrictError(Exception):
-    """A schema that has no strict form; caught where the rewriting began."""
+    """A schema without a strict form; caught where the rewriting started."""
 
 
 # Costs in bytes: of each schema that is read, and of values that are compared or written.
@@ -117,7 +116,7 @@ _MULTIPLE = 4
 
 
 class SchemaBudget(Struct, eq=False):
-    """Bounds the work on all schemas of a request: definitions that refer to each other multiply when inlined."""
+    """Limits the work on all schemas of a request. Definitions that refer to each other multiply when inlined."""
 
     _remaining: int = _ALLOWANCE
 
@@ -125,9 +124,9 @@ class SchemaBudget(Struct, eq=False):
         self._remaining += _MULTIPLE * _weight(schema)
 
     def spend(self, cost: int) -> None:
-        """Spend from the budget; a schema that needs more has no strict form."""
+        """Spend from the budget. A schema that exceeds it has no strict form."""
         if cost > self._remaining:
-            # One that takes too much leaves nothing, but the next one brings its own allowance.
+            # The budget is used up. The next schema brings its own allowance.
             self._remaining = 0
             raise _NotStrictError
         self._remaining -= cost
@@ -141,9 +140,9 @@ def _weight(value: JsonValue) -> int:
 
 
 def for_anthropic(schema: JsonObject, budget: SchemaBudget) -> tuple[JsonObject, bool] | None:
-    """Rewrite a schema into the subset that Messages can enforce (Z1); also whether anything changed. None if it cannot
-    be expressed: it is recursive, refers to another document, is a map with free keys, has demands that do not merge,
-    or exceeds this request's remaining budget."""
+    """Rewrite a schema into the subset that Messages can enforce (Z1), and return whether anything changed. None if it
+    cannot be expressed: it is recursive, refers to another document, is a map with free keys, has constraints that do
+    not merge, or exceeds this request's budget."""
     try:
         budget.grant(schema)
         rewriter = _Rewriter(schema, budget)
@@ -157,7 +156,7 @@ def for_anthropic(schema: JsonObject, budget: SchemaBudget) -> tuple[JsonObject,
 _SUPPORTED_KEYWORDS = frozenset(
     {"$ref", "type", "title", "description", "default", "required", "enum", "const", "pattern", "format", "minItems"}
 )
-# These describe the document, or are written anew, and constrain nothing.
+# These describe the document, or are rewritten, and constrain nothing.
 _SILENT = frozenset({"$schema", "$id", "$comment", "$anchor", "additionalProperties"})
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "$comment", "deprecated"})
 _BESIDE_REFERENCE = frozenset({"$ref", *_ANNOTATIONS, *_DOCUMENT_KEYWORDS})
@@ -167,7 +166,7 @@ _is_complex_pattern = re.compile(r"\(\?(?!:)|\\[1-9bBkpPAZzG]|[*+?}][?+]|\{(?:\d
 
 
 class _Rewriter:
-    """Rewrites one document, whose definitions it can look up."""
+    """Rewrites one document and resolves its definitions."""
 
     def __init__(self, root: JsonObject, budget: SchemaBudget) -> None:
         self._root = root
@@ -175,7 +174,7 @@ class _Rewriter:
         self._followed: dict[str, bool] = {}
 
     def refuse_recursion(self, schema: JsonObject, depth: int) -> None:
-        """Follow every reference once and refuse one that leads back to itself."""
+        """Follow every reference once, and reject one that leads back to itself."""
         self._budget.spend(_LOOK)
         if depth > DEPTH_LIMIT:
             raise _NotStrictError
@@ -193,7 +192,7 @@ class _Rewriter:
             self.refuse_recursion(inner, depth + 1)
 
     def rewrite(self, schema: JsonObject, depth: int) -> JsonObject:
-        """Write one schema and those inside it in the subset."""
+        """Rewrite one schema and those inside it."""
         self._budget.spend(_REWRITE)
         if depth > DEPTH_LIMIT:
             raise _NotStrictError
@@ -247,7 +246,7 @@ class _Rewriter:
         return flat
 
     def _merge(self, base: JsonObject, other: JsonObject) -> JsonObject:
-        """Make one schema of two that must both hold."""
+        """Merge two schemas that must both hold."""
         self._budget.spend(len(base) + len(other))
         merged = {**other, **base}
         for keyword in base.keys() & other.keys():
@@ -266,7 +265,7 @@ class _Rewriter:
         return merged
 
     def _target(self, reference: JsonValue) -> JsonObject:
-        """Look up a reference inside the document."""
+        """Resolve a reference inside the document."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise _NotStrictError
         self._budget.spend(len(reference))
@@ -285,7 +284,6 @@ class _Rewriter:
 
 
 def _inner_schemas(schema: JsonObject) -> list[JsonObject]:
-    """List the schemas directly inside this one."""
     schemas: list[JsonObject] = []
     for keyword, value in schema.items():
         holds = _SUBSCHEMAS.get(keyword)
@@ -305,7 +303,6 @@ def _may_stay(schema: JsonObject) -> bool:
 
 
 def _names(listed: list[JsonValue]) -> dict[JsonValue, None]:
-    """The names of a list, each once, in their order."""
     return {name: None for name in listed if isinstance(name, str)}
 
 
@@ -345,7 +342,7 @@ def _is_map(schema: JsonObject) -> bool:
 
 
 def _described(schema: JsonObject, notes: list[str]) -> JsonObject:
-    """Describe in text what the grammar cannot enforce."""
+    """Describe constraints that the grammar cannot enforce."""
     if notes:
         description = schema.get("description")
         opening = f"{description}\n\n" if isinstance(description, str) and description else ""
@@ -354,7 +351,7 @@ def _described(schema: JsonObject, notes: list[str]) -> JsonObject:
 
 
 def for_openai_strict(schema: JsonObject) -> JsonObject | None:
-    """Close every object of a schema for OpenAI's strict mode (Z2), or give none if that would not make it legal."""
+    """Close every object of a schema for OpenAI's strict mode (Z2); None if that would not make it valid."""
     if schema.get("type") != "object" or any(keyword in schema for keyword in _COMBINATORS):
         return None
     try:
@@ -377,7 +374,7 @@ _OPENAI_PROPERTIES = 5000
 
 
 class _Closer:
-    """Closes the objects of one schema, with the limits of the service."""
+    """Closes the objects of one schema, within the limits of the service."""
 
     def __init__(self) -> None:
         self._properties = 0

@@ -1,4 +1,4 @@
-"""Seals: reasoning and state that come back to their issuer through a client of any protocol (mapping.md §11)."""
+"""Seals: signatures and state that return to their issuer through a client of any protocol (mapping.md §11)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORIGINS = {letter: name for name, letter in LETTERS.items()}
 
 
 def to_envelope(content: Seal) -> str:
-    """Pack a seal into the one opaque string that a foreign client carries for us."""
+    """Pack a seal into the one opaque string that a foreign client returns."""
     return seal(
         Envelope(
             origin=LETTERS[content.origin],
@@ -28,7 +28,7 @@ def to_envelope(content: Seal) -> str:
 
 
 def from_envelope(text: str) -> Seal | None:
-    """Unpack what `to_envelope` packed; None for anything else, which then belongs to its own protocol."""
+    """Unpack an envelope. None for any other text, which belongs to its own protocol."""
     if not is_envelope(text):
         return None
     envelope = unseal(text)
@@ -43,8 +43,8 @@ def from_envelope(text: str) -> Seal | None:
     )
 
 
-# The wire types that a seal of a kind can hold. An envelope is not signed: a client could smuggle in any other item,
-# such as a reference to a foreign stored one, past the reader of its own protocol.
+# The wire types that a seal of each kind may hold. An envelope is not signed: without this check a client could smuggle
+# in other items, such as a reference to a foreign stored one.
 _TYPES: dict[tuple[str, str], frozenset[str]] = {
     ("a", "thinking"): frozenset({"thinking"}),
     ("a", "redacted"): frozenset({"redacted_thinking"}),
@@ -72,15 +72,15 @@ _NOT_MODEL_OUTPUT = frozenset(
 
 
 def _has_valid_content(envelope: Envelope) -> bool:
-    """Whether the content of an envelope is valid: output of that issuer's model, and nothing else."""
+    """Whether an envelope contains only output of its issuer's model."""
     if envelope.kind == "turn":
         blocks = envelope.data.get("blocks")
         return isinstance(blocks, list) and all(_is_model_output(block) for block in blocks)
     if envelope.kind == "compaction" and "type" not in envelope.data:
-        # A summary of ours (K1).
+        # A summary written by the model for the gateway (K1).
         return True
     if envelope.kind == "call":
-        # Additions to a call of Chat; only the members listed there are sent.
+        # Additions to a call of Chat. Only the members listed there are sent.
         return envelope.origin == "c" and isinstance(envelope.data.get("call_id"), str)
     allowed = _TYPES.get((envelope.origin, envelope.kind))
     return allowed is None or (envelope.data.get("type") in allowed and not _hides(envelope.data))
@@ -88,7 +88,7 @@ def _has_valid_content(envelope: Envelope) -> bool:
 
 # Members that identify a block.
 _IDENTIFYING = frozenset({"id", "type", "role"})
-# Members that the provider looks up by ID if they are missing; reasoning is read by itself, or not at all.
+# Members that the provider looks up by ID if they are missing. Reasoning has none.
 _HELD = {"image_generation_call": "result", "compaction": "encrypted_content"}
 
 
@@ -105,20 +105,20 @@ def _is_model_output(block: JsonValue) -> bool:
 
 
 def _hides(block: JsonObject) -> bool:
-    """Whether readers that take no notice of case would take a block for another."""
+    """Whether case-insensitive readers would take a block for another."""
     return any(folded(name) in _IDENTIFYING for name in block.keys() - _IDENTIFYING)
 
 
 def _holds(value: JsonValue) -> bool:
-    """Whether a member holds anything; of another form than text or objects it may be taken for missing."""
+    """Whether a member has content. Forms other than text or objects may count as missing."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(one, dict) for one in value)
     return isinstance(value, str) and value != ""
 
 
 def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, vendor: str | None = None) -> bool:
-    """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2). Chat
-    reasoning is bound to its vendor as well (V7): pass `vendor` there."""
+    """Whether a provider can read a seal: its own protocol, and its own model or one that shares reasoning (V2). Chat
+    reasoning is bound to its vendor as well (V7): pass `vendor` for it."""
     if content.origin != protocol or _is_reference(content):
         return False
     if vendor is not None and content.vendor is not None and content.vendor != vendor:
@@ -127,11 +127,11 @@ def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, 
 
 
 def _is_reference(content: Seal) -> bool:
-    """Whether a seal holds only the id of a stored item: an envelope is unsigned, the item may be another client's."""
+    """Whether a seal holds only the ID of a stored item. An envelope is unsigned, so the item may be another
+    client's."""
     item = content.body
     return content.kind == "item" and not _holds(item.get("encrypted_content")) and not _holds(item.get("content"))
 
 
 def issued_by(content: Seal, model: str, vendor: str) -> Seal:
-    """The seal with its issuer written on it."""
     return replace(content, model=model, vendor=vendor)

@@ -1,5 +1,6 @@
-"""Stop reasons of all servers in one table (mapping.md §17), because a proxy forwards another server's values in any
-protocol and spelling. Unlisted values are judged by their parts, then by whether the response looks truncated."""
+"""Stop reasons of all servers in one table (mapping.md §17), because proxies forward another server's values in any
+protocol and spelling. Unlisted values are classified by their keywords, then by whether the response looks
+truncated."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "spii": _FILTER,
     "error_toxic": _FILTER,
 }
-# Reasons of servers for a broken response; the value tells whether for lack of room.
+# Reasons for a broken response. The value is True if it lacked context or memory.
 FAILURES: dict[str, bool] = {
     "error": False,
     "network_error": False,
@@ -89,17 +90,17 @@ FAILURES: dict[str, bool] = {
     "canceled": False,
     "user_cancel": False,
     "error_limit": False,
-    # The model generated a call that its own server could not parse: a retry usually succeeds.
+    # The model generated a call that its server could not parse. A retry usually succeeds.
     "malformed_function_call": False,
     "malformed_response": False,
     "unexpected_tool_call": False,
     "insufficient_system_resource": True,
     "overloaded": True,
 }
-# While the response continues, and if the reason is unknown.
+# Sent while the response continues, or if the reason is unknown.
 _NO_REASON = frozenset({"", "null", "none", "not_finished", "finish_reason_unspecified", "unspecified"})
 
-# Roots of words, in order of precedence: `stopped_limit` is a cut, `error_limit` is listed above.
+# Keyword stems in order of precedence: `stopped_limit` means truncation; `error_limit` is listed above.
 _ROOTS: tuple[tuple[tuple[str, ...], StopReason], ...] = (
     (("context_window", "context_length", "context_full"), StopReason.CONTEXT_FULL),
     (("filter", "safety", "moderat", "guardrail", "policy", "toxic", "prohibit", "sensitive", "block"), _FILTER),
@@ -110,14 +111,14 @@ _FAILING = ("error", "fail", "abort", "cancel", "interrupt", "unavailable", "ove
 
 
 def stated_reason(word: str | None) -> str:
-    """The provider's reason if it has content; `""` and what means "not yet" are no reason."""
+    """The provider's reason, or `""` for values that mean "not yet"."""
     if word is None or word in STOP_REASONS:
         return word or ""
     return word if _plain(word) not in _NO_REASON else ""
 
 
 def reason_of(word: str) -> StopReason:
-    """The meaning of a reason; a missing one is a normal end."""
+    """The meaning of a reason. A missing one is a normal end."""
     usual = STOP_REASONS.get(word)
     if usual is not None:
         return usual
@@ -134,7 +135,7 @@ def reason_of(word: str) -> StopReason:
 
 
 def broken_off(word: str | None) -> Failure | None:
-    """The failure of a reason; None if it is no such word."""
+    """The failure that a reason stands for, if any."""
     if word in STOP_REASONS:
         return None
     plain = _plain(word or "")
@@ -148,7 +149,7 @@ def broken_off(word: str | None) -> Failure | None:
 
 
 def _plain(word: str) -> str:
-    """A word without its writer's habits: `FINISH_REASON_MAX_TOKENS`, `content_filter: RECITATION`, `tool-calls`."""
+    """A reason in canonical spelling: `FINISH_REASON_MAX_TOKENS`, `content_filter: RECITATION`, `tool-calls`."""
     if word in STOP_REASONS:
         return word
     plain = word.rpartition(":")[2].strip().lower().replace("-", "_").replace(" ", "_")
@@ -159,7 +160,7 @@ _CUT = "the provider's word for the end is not known, and the answer looks cut: 
 
 
 def finalize_stop(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
-    """The stop reason. An unknown one, of a response that looks truncated, must not pass for a normal end."""
+    """The stop reason of a response. An unknown reason must not hide a truncation."""
     if not cut or is_conclusive(stop):
         return stop
     ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _CUT)
@@ -174,12 +175,12 @@ def is_conclusive(stop: Stop) -> bool:
 
 
 def at_cap(usage: Usage | None, cap: int | None) -> bool:
-    """Whether the answer took all the tokens that it was given."""
+    """Whether the response used its entire output limit."""
     return usage is not None and cap is not None and 0 < cap <= usage.output
 
 
 def has_open_call(parts: Iterable[Part]) -> bool:
-    """Whether a call in an answer lacks the end of its arguments."""
+    """Whether the arguments of a call are incomplete."""
     return any(
         isinstance(part, ToolCall)
         and part.form is InputForm.JSON

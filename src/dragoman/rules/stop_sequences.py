@@ -1,4 +1,4 @@
-"""Stop sequences for providers without them (S11): text is cut before the first one, wherever the stream was cut."""
+"""Stop sequences for providers without them (S11): cuts text before the first one, wherever the stream was cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 64
 
 
 def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
-    """Stop sequences that the gateway can search for: all, up to a generous limit."""
+    """The stop sequences that the gateway searches for: all, up to `_WATCHED` characters."""
     room = _WATCHED
     for number, stop in enumerate(stops):
         room -= len(stop)
@@ -28,8 +28,8 @@ def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
 
 
 class StopSequences:
-    """Several strings as one automaton (Aho and Corasick), which reads each character once, however many strings there
-    are. A state is the longest start of a string that the text so far ends in; 0 is the empty one."""
+    """Several strings as one automaton (Aho-Corasick), which reads each character once. A state is the longest prefix
+    of a string that the text so far ends with; 0 is the empty prefix."""
 
     __slots__ = ("_fallbacks", "_find_first", "_steps", "complete", "depths")
 
@@ -42,7 +42,7 @@ class StopSequences:
             self._add(stop)
         self._fallbacks = [0] * len(self._steps)
         self._link()
-        # Nearly all text is passed over by looking for the first characters alone.
+        # A search for the first characters skips nearly all text.
         firsts = "".join(map(re.escape, self._steps[0])) if len(self._steps[0]) <= _FEW else ""
         self._find_first = re.compile(f"[{firsts}]" if firsts else "(?s:.)").search
 
@@ -59,7 +59,7 @@ class StopSequences:
         self.complete[state] = stop
 
     def _link(self) -> None:
-        """Note for each state the next shorter beginning that the text ends in as well, shallow states first."""
+        """Store for each state the next shorter prefix that the text also ends with, shallow states first."""
         steps, fallbacks, complete = self._steps, self._fallbacks, self.complete
         for state in sorted(range(len(steps)), key=self.depths.__getitem__):
             for letter, following in steps[state].items():
@@ -68,7 +68,6 @@ class StopSequences:
                 complete[following] = complete[following] or complete[fallback]
 
     def next(self, state: int, letter: str) -> int:
-        """The state after one more character."""
         steps, fallbacks = self._steps, self._fallbacks
         while letter not in steps[state]:
             if not state:
@@ -77,7 +76,7 @@ class StopSequences:
         return steps[state][letter]
 
     def run(self, state: int, text: str) -> tuple[int, int]:
-        """The state after a text, or after as much of it as completes a string, and how much that was."""
+        """Read text up to the first complete string. Returns the state and the number of characters read."""
         at, end = 0, len(text)
         while at < end:
             if not state:
@@ -93,8 +92,8 @@ class StopSequences:
 
 
 class StopScanner:
-    """Emits text until a stop sequence is complete, and buffers only a possible one. The string that is complete first
-    wins, of two the longer, so that the result does not depend on where the text was cut."""
+    """Emits text until a stop sequence is complete, and holds only a possible one. The first complete sequence wins, of
+    two the longer, so that the result does not depend on where the text was cut."""
 
     __slots__ = ("_held", "_state", "_stops", "matched")
 
@@ -119,7 +118,7 @@ class StopScanner:
         return text[: len(text) - len(self.matched)]
 
     def close(self) -> str:
-        """Return the buffered text, which no more text can complete."""
+        """Return the held text, which no more text can complete."""
         rest, self._held, self._state = self._held, "", 0
         return rest
 
@@ -134,7 +133,7 @@ class StopStage:
         self._open: set[int] = set()
 
     def passed(self, events: list[Event]) -> list[Event]:
-        """The events as far as the client may see them now."""
+        """The events that the client may see now."""
         emitted: list[Event] = []
         for event in events:
             if isinstance(event, PartStarted):

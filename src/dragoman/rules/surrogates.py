@@ -1,7 +1,6 @@
-r"""Halves of surrogate pairs in a provider's text. A server that cuts text by UTF-16 units (JavaScript, Java, .NET) may
-end one delta with `\ud83d` and begin the next with `\ude00`, which no JSON reader accepts. A half at the end of growing
-text waits for its next piece; any other is dropped, with a ledger entry. Only texts that the reader refused get
-here."""
+r"""Unpaired surrogates in a provider's text. A server that cuts text by UTF-16 units (JavaScript, Java, .NET) may end
+one delta with `\ud83d` and begin the next with `\ude00`, which no JSON reader accepts. A half at the end of growing
+text waits for the next delta; any other is dropped and reported. Only texts that the reader rejects get here."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from dragoman.wire.json import (
     unmark_surrogates,
 )
 
-# Members whose text comes in pieces, in any protocol.
+# Members whose text comes in fragments, in any protocol.
 _GROWING = frozenset(
     {
         "content",
@@ -42,20 +41,20 @@ _GROWING = frozenset(
         "delta",
     }
 )
-# Log probabilities are reported per token: unpaired surrogates there are unpaired.
+# Log probabilities are reported per token, so surrogates there stay unpaired.
 _LOGPROBS = "logprobs"
-# What distinguishes fragments of the same path: the numbers of parts and items.
+# The indexes of parts and items, which distinguish fragments of the same path.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
 # Exceptions of the decoder.
 UNREADABLE = (DecodeError, UnicodeError, RecursionError)
-# More interleaved texts do not occur.
+# Limit of interleaved texts; real streams have fewer.
 _MAX_PENDING = 64
 
 _Place: TypeAlias = tuple[object, ...]
 
 
 class SurrogateJoiner:
-    """Reads the JSON of one answer, whole or frame by frame."""
+    """Reads the JSON of one response, full or frame by frame."""
 
     __slots__ = ("_ledger", "_lost", "_pending")
 
@@ -65,16 +64,16 @@ class SurrogateJoiner:
         self._lost = False
 
     def read(self, text: bytes) -> JsonValue:
-        """One document; broken UTF-8 becomes U+FFFD, and so do halves that have no other."""
+        """Read one document. Broken UTF-8 and unpaired surrogates become U+FFFD."""
         try:
             return read_json(text)
         except UNREADABLE:
             return self.reread(text)
 
     def reread(self, text: bytes) -> JsonValue:
-        """A document that the reader did not take."""
+        """Read a document that the reader rejected."""
         mended = decode_lenient(text)
-        # It is known to be JSON; only unpaired surrogates may remain.
+        # It is valid JSON, apart from possible unpaired surrogates.
         marked = mark_surrogates(text.decode("utf-8", "replace"))
         if marked is None:
             self._lost = True
@@ -82,7 +81,7 @@ class SurrogateJoiner:
         return self._document(decode(marked))
 
     def read_object(self, body: bytes | str | Mapping[str, object]) -> JsonObject:
-        """A full response, from text or from values that were parsed already; of text only halves are mended."""
+        """Read a full response, from text or parsed values. In text, only unpaired surrogates are repaired."""
         try:
             return decode_object(body)
         except WireError:
@@ -97,13 +96,13 @@ class SurrogateJoiner:
         return value
 
     def mended(self, body: JsonObject) -> JsonObject:
-        """Parsed values without unpaired surrogates, which cannot be encoded."""
+        """Remove unpaired surrogates, which cannot be encoded, from parsed values."""
         value = self._document(body)
         assert isinstance(value, dict)
         return value
 
     def close(self) -> None:
-        """The end: report what was lost."""
+        """Report losses at the end."""
         if self._pending or self._lost:
             note = "half of a surrogate pair, or broken UTF-8, is no character; it is left out or replaced"
             self._ledger.dropped(Feature.TEXT, ("parts",), note)
@@ -128,7 +127,7 @@ class SurrogateJoiner:
                 for name, member in value.items()
             }
         if isinstance(value, list):
-            # Elements of a list are distinguished by their numbers, if they have any.
+            # Elements of a list are distinguished by their indexes, if they have any.
             return [
                 self._mended(element, place if _numbered(element) else (*place, position), growing=growing)
                 for position, element in enumerate(value)

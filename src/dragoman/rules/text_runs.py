@@ -1,8 +1,8 @@
-"""Runs of text deltas: frames that differ only in their text are read at once. Nearly all of a stream is one frame
-again with another text. `TextFrames` learns the bytes around the text from a frame that was read, and checks that the
-frame reads the same with another text in its place. Similar frames that follow become one `TextRun`, without an event
-or a JSON document for each. Every protocol writes a delta's text as the same JSON string, so encoders join these
-strings between their own frames. Servers that vary every frame are not learned from again and again."""
+"""Text runs: reads many text deltas at once, because most frames of a stream differ only in their text. `TextFrames`
+learns the bytes around the text from a decoded frame, and checks that the frame decodes to the same event with another
+text. Matching frames that follow become one `TextRun`, without an event or a JSON document for each. Every protocol
+writes text as the same JSON string, so encoders join these strings between their own frames. Learning stops for servers
+that vary every frame."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ from dragoman.model.events import ArgumentsRun, TextRun
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
 
-# As numbers: looking for a byte by its number is several times faster than looking for bytes of length one.
+# Numbers, because searching for a byte by its number is several times faster than by `bytes` of length one.
 _ZERO, _LINE_FEED, _QUOTE, _BACKSLASH = b'\0\n"\\'
-# Frames of a stream that are learned from: one for each part, and some more where an id or a time changes.
+# Maximum frames to learn from: one for each part, and some for a changing ID or time.
 _LESSONS = 32
-# A placeholder for a moment, which no provider's text contains.
+# A temporary placeholder that no provider's text contains.
 PROBE = "\0probe\0"
 _WRITTEN_PROBE = encode(PROBE)
 _read_texts = Decoder(list[str]).decode
 _read_text = Decoder(str).decode
 _encode_string = Encoder().encode
 
-# The inside of a JSON string that is not empty. Halves of surrogate pairs are left to `rules.surrogates`.
+# The inside of a JSON string that is not empty. `rules.surrogates` handles unpaired surrogates.
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _STRING = rb'((?!")' + _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})' + _PLAIN + rb')*+)"'
-# The same of arguments: without a brace that begins a value, and with no end that a value may have, blanks included.
+# The same for arguments: without a brace that begins a value, and without an end that a value may have.
 _PIECE = rb'(?:[^"\\{\x00-\x1f]++|\\["\\bfnrt])++(?<![} ])(?<!\\[nrt])'
 _ARGUMENTS = b"(" + _PIECE + b')"'
 _match_arguments = re.compile(_PIECE + rb"(?:\x00" + _PIECE + rb")*+").fullmatch
-# Insides of strings, joined by the byte zero, which is in none of them.
+# Insides of strings, joined by the byte zero, which none contains.
 _match_strings = re.compile(rb'(?:[^"\\\x01-\x1f]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))*+').fullmatch
-# Escapes that an encoder writes otherwise, or may.
+# Escapes that an encoder writes, or may write, differently.
 _find_other_escape = re.compile(rb"\\[u/]").search
-# Parts that vary next to the text without meaning: numbers, and random letters by which OpenAI hides the text's length;
+# Parts of a frame that vary without meaning: numbers, and random letters by which OpenAI hides the text's length.
 # Anthropic adds spaces before the last brace.
 _NUMBER, _LETTERS = rb"(?:0|[1-9][0-9]{0,15}+)", rb"[A-Za-z0-9]*+"
 _SEQUENCE, _OBFUSCATION = b'"sequence_number":', b'"obfuscation":"'
 _find_number = re.compile(_SEQUENCE + b"(" + _NUMBER + b")(?=[,}])").search
 _find_letters = re.compile(_OBFUSCATION + b"(" + _LETTERS + b')(?=")').search
 _match_number = re.compile(_NUMBER).match
-# Longer ones are not usual frames, and patterns are cached.
+# Longer suffixes are unusual, and compiled patterns are cached.
 _MAX_AFTER = 1024
-# Texts that pass before what follows the stream gets them, as one run.
+# Maximum texts that pass before the stream's consumers get them as one run.
 _MAX_PASSED = 64
-# Bytes of several frames that pass at once: more are found faster by what is read at once.
+# Maximum bytes of several frames that pass at once. Beyond that, decoding is faster.
 _MAX_SEVERAL = 2048
 
 _MatchRest = Callable[[bytes, int, int], re.Match[bytes] | None]
 
 
 class FrameForm(Struct, frozen=True):
-    """The frames that an encoder writes of a run: the bytes around the inside of each string; behind them the number
-    of the next frame, if frames have one, and the end."""
+    """The frames that an encoder writes for a run: the bytes around each string; after them the number of the next
+    frame, if frames have one, and the end."""
 
     before: bytes
     after: bytes
@@ -66,7 +66,6 @@ class FrameForm(Struct, frozen=True):
     end: bytes = b""
 
     def frames_of(self, strings: list[bytes]) -> bytes:
-        """The frames of these strings."""
         before, after, number = self.before, self.after, self.number
         if number is None:
             return b"".join((before, (after + before).join(strings), after))
@@ -95,7 +94,7 @@ class TextFrames:
 
     def __init__(self) -> None:
         self.is_ready = False
-        # Whether nothing but the text varies in frames.
+        # Whether only the text varies between frames.
         self.has_constant_frames = False
         self.lessons = _LESSONS
         # The bytes before a text: up to its number, if that comes first, and after it.
@@ -103,15 +102,15 @@ class TextFrames:
         self._behind_number: bytes | None = None
         self._match_rest: _MatchRest = _match_rest_of(b"")
         self._match_strings: Callable[[bytes], re.Match[bytes] | None] | None = None
-        # The bytes after a text, if they are constant; and their positions in a chunk of frames.
+        # The bytes after a text, if they are constant, and their positions in a chunk of frames.
         self._after = b""
         self._start = self._inside = self._end = self._cut = slice(0)
 
     def learn(
         self, frame: Frame, text: str, reads_as: Callable[[bytes], str | None], *, arguments: bool = False
     ) -> None:
-        """Learn from a frame with this text; `reads_as` returns the text of other data, None if more differs. Of a
-        call's arguments, pieces that may be a value again, or end one, are left to be read."""
+        """Learn from a frame with this text. `reads_as` returns the text of other data, or None if more differs.
+        Argument fragments that may repeat or end a value are not learned."""
         self.is_ready = False
         if not self.lessons:
             return
@@ -137,8 +136,8 @@ class TextFrames:
         self.is_ready = True
 
     def read_all(self, chunk: bytes) -> TextRun | None:
-        """The frames of a chunk in which nothing differs but the text; None if there is anything else in it. Nearly all
-        chunks of a stream are one such frame: only characters that no text contains are searched."""
+        """Return the frames of a chunk as one run if only their text differs, else None. Nearly all chunks of a stream
+        are one such frame, so only characters that no text contains are searched."""
         before, after = self._before, self._after
         if not self.has_constant_frames or chunk[self._start] != before or chunk[self._end] != after or _ZERO in chunk:
             return None
@@ -149,7 +148,7 @@ class TextFrames:
             strings = [joined]
         else:
             cut = self._cut
-            # The last one is empty: the chunk ends with a blank line.
+            # The last element is empty, because the chunk ends with a blank line.
             strings = [frame[cut] for frame in chunk.split(b"\n\n")[:-1]]
             # No text contains a line end: if the joined strings differ from the chunk, it has other frames.
             inside = (after + before).join(strings)
@@ -178,16 +177,16 @@ class TextFrames:
 
     @property
     def has_one_form(self) -> bool:
-        """Whether frames of text differ in nothing else."""
+        """Whether all text frames have one form."""
         return self.is_ready and self._match_strings is None and self.has_constant_frames
 
     def passing(self, written: FrameForm, limit: int) -> PassingText:
-        """Passes the text of frames that have one form to frames of another, from frames of at most `limit` bytes."""
+        """Return a converter of text frames into another form, for frames of at most `limit` bytes."""
         return PassingText(self._before, self._after, written, limit)
 
     def read_most(self, chunk: bytes, start: int, stop: int) -> tuple[TextRun, int] | None:
-        """The frames from here to the last one that looks like the one learned, and where that ends; None if there is
-        anything else between them. Trying this again and again would look at the same frames each time."""
+        """Return the frames from `start` to the last similar one, and its end. None if there are other frames between
+        them. Repeated attempts would read the same frames each time."""
         last = chunk.rfind(self._before, start, stop)
         end = chunk.find(b"\n\n", last, stop) + 2
         run = self.read_all(chunk[start:end]) if start <= last < end else None
@@ -197,7 +196,7 @@ class TextFrames:
         return run, end
 
     def read(self, chunk: bytes, start: int, stop: int) -> tuple[TextRun, int] | None:
-        """The frames from here on that look alike, and where they end; None if the next frame is another."""
+        """Return the similar frames from `start` on, and their end. None if the next frame differs."""
         before, behind_number, match_rest, end = self._before, self._behind_number, self._match_rest, start
         size, total = len(before), len(chunk)
         strings: list[bytes] = []
@@ -217,14 +216,14 @@ class TextFrames:
             return None
         # Learning helps only if all frames have the same form.
         self.lessons = _LESSONS
-        # Joined by quotation marks: a character that is cut between two texts is broken UTF-8 in both.
+        # Joined by quotation marks, so that a character cut between two texts is broken UTF-8 in both.
         joined = b'","'.join(strings)
         try:
             if b"\\" not in joined:
                 return TextRun(joined.decode().replace('","', ""), None, strings), end
             texts = _read_texts(b'["%b"]' % joined)
         except (DecodeError, UnicodeError):
-            # Its frame is read by itself. Ready again, all frames before it would be looked at again.
+            # This frame is decoded by itself. If it were learned again, all frames before it would be read again.
             self.is_ready = False
             return None
         if _find_other_escape(joined) is not None:
@@ -233,8 +232,8 @@ class TextFrames:
 
 
 class PassingText:
-    """Passes plain text from one form of frames to another, without a look at anything else. The text is kept until it
-    is taken, as one run: nothing but the client waits for a single delta."""
+    """Converts plain text frames from one form to another without decoding them. The text is stored until `take`
+    returns it as one run: only the client needs single deltas at once."""
 
     __slots__ = (
         "_after",
@@ -266,8 +265,7 @@ class PassingText:
         self._strings: list[bytes] = []
 
     def passed(self, chunk: bytes) -> bytes | None:
-        """The other form of a chunk that is frames of plain text; None if it is anything else, or if what was passed
-        should be taken first."""
+        """Convert a chunk of plain text frames. None if it contains other frames, or if `take` must be called first."""
         # Comparing slices is faster than `startswith` and `endswith`.
         if chunk[self._start] != self._before or chunk[self._stop] != self._after or len(chunk) > self._limit:
             return None
@@ -305,7 +303,7 @@ class PassingText:
         return form.frames_of(strings)
 
     def take(self) -> TextRun | None:
-        """What was passed since the last time, if anything."""
+        """Return the text since the last call, if any."""
         if not self._texts:
             return None
         run = TextRun("".join(self._texts), None, self._strings)
@@ -315,17 +313,17 @@ class PassingText:
 
 @lru_cache(maxsize=256)
 def _match_rest_of(after: bytes, arguments: bool = False) -> _MatchRest:
-    """Matches a text and the rest of its frame. Compiling is expensive, and providers differ little here."""
+    """Return a matcher for a text and the rest of its frame. It is cached: compiling is expensive, and providers differ
+    little."""
     pattern = re.escape(after).replace(_OBFUSCATION + b'"', _OBFUSCATION + _LETTERS + b'"')
     pattern = pattern.replace(_SEQUENCE, _SEQUENCE + _NUMBER)
     return re.compile((_ARGUMENTS if arguments else _STRING) + pattern + rb" *+\}\n\n").match
 
 
 def texts_of(run: TextRun | ArgumentsRun) -> list[str]:
-    """The texts of a run, one by one."""
     return _read_texts(b'["%b"]' % b'","'.join(run.strings))
 
 
 def encode_run(run: TextRun | ArgumentsRun, before: bytes, after: bytes) -> bytes:
-    """The frames of a run: each JSON string between its constant bytes."""
+    """Encode a run: each JSON string between its constant bytes."""
     return FrameForm(before + b'"', b'"' + after).frames_of(run.strings)

@@ -1,4 +1,4 @@
-"""Instants as RFC 3339 writes them, in UTC, and durations as rate-limit headers spell them (§22)."""
+"""Timestamps in RFC 3339 (UTC), and durations of rate-limit headers (§22)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _instant = re.compile(
 
 
 def parse_instant(text: str) -> float | None:
-    """Seconds since 1970 of an RFC 3339 instant; None for anything else."""
+    """Unix seconds of an RFC 3339 timestamp, or None."""
     match = _instant(text.strip())
     if match is None:
         return None
@@ -27,14 +27,14 @@ def parse_instant(text: str) -> float | None:
 
 
 def format_instant(seconds: int) -> str:
-    """An instant in UTC, as RFC 3339 writes it."""
+    """An RFC 3339 timestamp in UTC."""
     days, rest = divmod(seconds, 86400)
     year, month, day = _date(days)
     return f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the Gregorian calendar; years begin in March, so that leap days come last."""
+    """Days since 1970 in the Gregorian calendar. Years begin in March, so that leap days come last."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -42,7 +42,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _date(days: int) -> tuple[int, int, int]:
-    """The date of a day since 1970: the inverse of `_days`."""
+    """The date of a day since 1970, the inverse of `_days`."""
     era, of_era = divmod(days + 719468, 146097)
     year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
@@ -60,10 +60,10 @@ _UNITS = {
     "ms": 1e-3,
     "us": 1e-6,
     "µs": 1e-6,  # the micro sign
-    "\u03bcs": 1e-6,  # the Greek letter, as some writers have it
+    "\u03bcs": 1e-6,  # the Greek letter, which some servers use
     "ns": 1e-9,
 }
-# Digits are bounded so that no header becomes infinity.
+# The number of digits is limited so that no header becomes infinity.
 _NUMBER = r"\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}"
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
 _is_duration = re.compile(rf"(?:(?:{_NUMBER})(?:{_UNIT}))+", re.ASCII).fullmatch
@@ -72,7 +72,7 @@ _steps = re.compile(rf"({_NUMBER})({_UNIT})", re.ASCII).findall
 
 
 def parse_duration(text: str) -> float | None:
-    """Read a duration in seconds; a bare number counts as seconds, anything else is none."""
+    """A duration in seconds, or None. A bare number counts as seconds."""
     text = text.strip()
     if _is_number(text):
         return float(text)
@@ -82,10 +82,10 @@ def parse_duration(text: str) -> float | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration: whole seconds rounded up from one second on, milliseconds below, never negative."""
+    """Format a duration: whole seconds rounded up from one second on, milliseconds below, never negative."""
     if not seconds > 0:
         return "0s"
-    # A millisecond count such as 0.07 * 1000 is not quite whole; that must not add another one.
+    # A product such as 0.07 * 1000 is slightly above an integer, and must not be rounded up.
     milliseconds = math.ceil(round(seconds * 1000, 6)) if seconds < 1 else 1000
     if milliseconds < 1000:
         return f"{max(1, milliseconds)}ms"

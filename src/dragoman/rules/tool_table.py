@@ -1,6 +1,6 @@
-"""Tool table: the one mapping between the client's tools and the provider's (N1, §7). Built per request, it serves
-definitions, history, choices and references, and is inverted for calls that come back. Wire names are deterministic: a
-name that any protocol would reject gets a readable, hashed replacement, the same in history and definition."""
+"""Tool table: maps the client's tools to the provider's (N1, §7). It is built per request and serves definitions,
+history, tool choices and references, and the calls that return. Wire names are deterministic: a name that any protocol
+would reject gets a readable, hashed replacement, the same in history and definition."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _replace_others = re.compile(r"[^a-zA-Z0-9_-]").sub
 
 
 def wire_name(name: str) -> str:
-    """The wire name of a tool, unchanged if possible."""
+    """The wire name of a tool, unchanged if it is valid."""
     return name if _conforms(name) else _hashed(name, 55, 8)
 
 
 def wire_name_taken(name: str) -> str:
-    """Give the name on the wire for a tool whose first choice another tool of the request already has."""
+    """The wire name of a tool whose first choice another tool of the request has."""
     return _hashed(name, 51, 12)
 
 
@@ -37,7 +37,7 @@ def flatten(namespace: str | None, name: str) -> str:
 
 
 def _hashed(name: str, cut: int, digits: int) -> str:
-    # A long name is not a tool name. Many of them must not fill the memory.
+    # Long names are not cached, so that many of them cannot fill the memory.
     return _remembered(name, cut, digits) if len(name) <= _REMEMBERED else _digested(name, cut, digits)
 
 
@@ -45,7 +45,7 @@ _REMEMBERED = 256
 
 
 def _digested(name: str, cut: int, digits: int) -> str:
-    # A lone surrogate has no UTF-8 form; it still deserves a stable name.
+    # A lone surrogate has no UTF-8 form, but needs a stable name, too.
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{_replace_others('_', name[:cut])}_{digest[:digits]}"
 
@@ -53,13 +53,13 @@ def _digested(name: str, cut: int, digits: int) -> str:
 _remembered = lru_cache(maxsize=4096)(_digested)
 
 
-# No client runs more, and it bounds the stored data per call: a response with more calls fails. Frames of a relayed
-# Chat stream that pass unread are not counted.
+# No client runs more calls, and data is stored per call, so a response with more fails. Chat frames that a relay
+# forwards unread are not counted.
 MAX_CALLS = 1024
 TOO_MANY_CALLS = f"the provider's response has more than {MAX_CALLS} tool calls"
 
 
-# Members of enumerations by name cost a look-up each time.
+# Bound once: looking up an enum member is slow.
 _TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 
 
@@ -72,7 +72,7 @@ class Wrapped(Enum):
 
 
 class ToolEntry(Struct, frozen=True):
-    """One client tool: its name on the wire, and how the client knows it."""
+    """One client tool: its name on the wire and its names at the client."""
 
     wire: str
     name: str
@@ -95,15 +95,13 @@ def report_bent(index: int, ledger: Ledger) -> None:
 
 
 class ToolTable(Struct, eq=False):
-    """The client's tools by both their names."""
-
     _by_wire: dict[str, ToolEntry] = {}
     _by_name: dict[tuple[str | None, str], ToolEntry] = {}
     # None for a name that several groups have.
     _by_bare_name: dict[str, ToolEntry | None] = {}
 
     def add(self, spec: FunctionTool | TextTool, wrapped: Wrapped = Wrapped.NOT) -> ToolEntry:
-        """Assign a tool its name on the wire; a tool declared twice keeps its first one."""
+        """Assign a tool its wire name. A tool declared twice keeps its first one."""
         name = spec.name
         namespace = None if spec.namespace is None else spec.namespace.name
         key = (namespace, name)
@@ -113,7 +111,7 @@ class ToolTable(Struct, eq=False):
         wire = full if _conforms(full) else wire_name(full)
         attempt = full
         while wire in self._by_wire:
-            # The next form may be a literal tool name, too: names stay distinct whatever was declared.
+            # The next form may also be the name of a tool. Names stay distinct whatever was declared.
             wire = wire_name_taken(attempt)
             attempt += "_"
         form = _TEXT if type(spec) is TextTool else _JSON
@@ -124,22 +122,21 @@ class ToolTable(Struct, eq=False):
         return entry
 
     def entry(self, name: str, namespace: str | None = None) -> ToolEntry | None:
-        """The tool the client knows by this name; a bare name finds a grouped tool if only one has it."""
+        """The tool under this client name. A bare name finds a grouped tool if only one has it."""
         exact = self._by_name.get((namespace, name))
         return self._by_bare_name.get(name) if exact is None and namespace is None else exact
 
     def wire(self, name: str, namespace: str | None = None) -> str:
-        """The name the provider knows; undeclared names go through the same function."""
+        """The wire name of a tool. Undeclared names go through the same function."""
         entry = self._by_name.get((namespace, name))
         return entry.wire if entry is not None else wire_name(flatten(namespace, name))
 
     def restored(self, wire: str) -> ToolEntry | None:
-        """The tool a provider's call names, or None if none was declared under it."""
+        """The tool that a provider's call names, or None if none was declared under it."""
         return self._by_wire.get(wire)
 
     @property
     def entries(self) -> tuple[ToolEntry, ...]:
-        """All tools, in the order of their declaration."""
         return tuple(self._by_wire.values())
 
     def __contains__(self, wire: str) -> bool:

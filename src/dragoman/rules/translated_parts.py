@@ -1,11 +1,10 @@
-"""Translated parts: tools and history of a request as they were translated before (decision 45).
+"""Translated parts: caches the translated tools and history of a request for later requests (decision 45).
 
-A recorded translation leaves a `TranslatedHistory`: the parsed messages, and the encoded ones up to each boundary. From
-a boundary the translation of a longer request continues. A boundary precedes an assistant turn, or follows the last
+A recorded translation leaves a `TranslatedHistory`: the decoded messages, and the encoded ones up to each boundary. The
+translation of a longer request continues from a boundary. A boundary precedes an assistant turn, or follows the last
 message. All calls before it are paired with their results. Later messages change no encoded element except the last
-one, which is therefore parsed again. Losses are stored by stage: an encoder passes over the messages more than once,
-and the ledger has the losses of one pass together.
-"""
+one, which is therefore decoded again. Losses are stored by stage: an encoder passes over the messages more than once,
+and the ledger keeps the losses of one pass together."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ from dragoman.wire.json import encode, read_json
 
 
 class ToolDeclarations(Struct, kw_only=True):
-    """Tools as an encoder wrote them; each protocol adds its own members. `text` is the array of declarations, written
-    once; None if it is to be written, because something changed them."""
+    """Tools as an encoder wrote them; each protocol adds its own members. `text` is the encoded array of declarations,
+    or None if it must be encoded again because something changed them."""
 
     table: ToolTable
     text: Raw | None = None
@@ -45,7 +44,7 @@ class TranslatedTools(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes of memory, about: schemas are many small objects."""
+        """Memory size in bytes, estimated: schemas are many small objects."""
         text = self.declarations.text
         return _SCHEMA_FACTOR * len(self.raw) + (0 if text is None else len(bytes(text)))
 
@@ -61,7 +60,7 @@ class Boundary(Struct, frozen=True, gc=False):
 
 
 class HistoryStart(Struct, frozen=True, kw_only=True, eq=False):
-    """The state of a translation at a boundary. `text` is the encoded text, without the `last` element; `opening` is an
+    """The state of a translation at a boundary. `text` is the encoded text, without the `last` element. `opening` is an
     array of leading messages that are encoded in another place."""
 
     messages: tuple[Message, ...]
@@ -73,9 +72,9 @@ class HistoryStart(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
-    """The history of a request for one target. `text` has the elements that were written, joined by commas; `losses`
-    are those of each stage; `calls` are ids with the numbers of their messages. `tools` is the client's array of tools:
-    they decide how calls are named."""
+    """The history of a request for one target. `text` has the encoded elements, joined by commas. `losses` are grouped
+    by stage. `calls` are IDs with the numbers of their messages. `tools` is the client's array of tools, because tools
+    decide how calls are named."""
 
     tools: bytes
     target: Hashable
@@ -85,7 +84,7 @@ class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
     losses: tuple[tuple[LedgerEntry, ...], ...]
     calls: tuple[tuple[int, str], ...]
     boundaries: tuple[Boundary, ...]
-    # Bytes that the messages take in memory, about.
+    # Memory size of the messages in bytes, estimated.
     memory: int
 
     def boundary_before(self, count: int) -> Boundary | None:
@@ -94,7 +93,6 @@ class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
         return self.boundaries[number - 1] if number else None
 
     def start_at(self, boundary: Boundary) -> HistoryStart:
-        """The state at one of the boundaries."""
         count = boundary.count
         return HistoryStart(
             messages=self.messages[:count],
@@ -107,7 +105,7 @@ class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes of memory, as an estimate that is rather too high."""
+        """Memory size in bytes, an estimate that is rather too high."""
         losses = sum(map(len, self.losses))
         return (
             len(self.opening)
@@ -128,7 +126,7 @@ _BOUNDARY_SIZE, _LOSS_SIZE, _MESSAGE_SIZE, _PART_SIZE = 100, 300, 300, 250
 
 def _size_of(parts: Sequence[Part]) -> int:
     size = _PART_SIZE * len(parts)
-    # One loop without calls: it runs for every part of a history that is seen first.
+    # One loop without function calls, because it runs for every part of a new history.
     for part in parts:
         if isinstance(part, Text):
             text = part.text
@@ -139,31 +137,31 @@ def _size_of(parts: Sequence[Part]) -> int:
             continue
         elif isinstance(part, Thinking) and part.extras is None:
             text = part.text
-            # Its signature is a text, too.
+            # A signature is text, too.
             proof = () if part.seal is None else part.seal.body.values()
             size += _PART_SIZE + sum([len(one) for one in proof if isinstance(one, str)])
         else:
             # Rare parts hold JSON and media: their text, and objects of several times its size.
             size += 4 * len(repr(part))
             continue
-        # One character that is not ASCII can make each of them four bytes long.
+        # One non-ASCII character makes Python store every character in up to four bytes.
         size += len(text) if text.isascii() else 4 * len(text)
     return size
 
 
 def message_of(loss: LedgerEntry) -> int:
-    """The number of the message that a loss is of; -1 if it is of none."""
+    """The index of the message that a loss concerns, or -1."""
     return message_at(loss[2])
 
 
 def message_at(place: Place) -> int:
-    """The number of the message at a place; -1 if it is in none."""
+    """The index of the message at a location, or -1."""
     number = place[1] if len(place) > 1 and place[0] == "messages" else -1
     return number if isinstance(number, int) else -1
 
 
 def opens_turn(message: Message) -> bool:
-    """Whether a message begins an assistant turn in every encoder: then all results before it are known."""
+    """Whether a message begins an assistant turn in every encoder, so that all earlier results are known."""
     if message.role is not Role.ASSISTANT:
         return False
     for part in message.parts:
@@ -176,16 +174,15 @@ def opens_turn(message: Message) -> bool:
 
 
 class HistoryEncoding(Struct, eq=False):
-    """A history while it is encoded, from its beginning or from a `start`, with what later translations need of it.
+    """Records a history while it is encoded, from its beginning or from a `start`, for later translations.
 
-    The encoder calls `begin_stage` before each pass over the messages, `begin_writing` and `finish` around the last
-    one, and in it `begin_turn` and `end_turn` around each assistant turn, and `end_turns` at the end.
-    """
+    The encoder calls `begin_stage` before each pass over the messages. It calls `begin_writing` and `finish` around the
+    last pass, `begin_turn` and `end_turn` around each assistant turn in it, and `end_turns` at its end."""
 
     start: HistoryStart | None = None
-    # Whether the elements stay as they are when more messages follow.
+    # Whether the elements stay the same when more messages follow.
     is_prefix: bool = True
-    # The number of messages, and whether the last one is not the assistant's, which the next one might continue.
+    # The number of messages, and whether the last one is not the assistant's, which the next message might continue.
     total: int = 0
     is_complete: bool = False
     # An array of leading messages that are encoded in another place.
@@ -206,11 +203,10 @@ class HistoryEncoding(Struct, eq=False):
 
     @property
     def call_ids(self) -> set[str]:
-        """The ids of the calls before the start."""
         return set() if self.start is None else {call_id for _, call_id in self.start.calls}
 
     def begin_stage(self, ledger: Ledger) -> None:
-        """Begin a pass over the messages: the losses of the messages before the start come first."""
+        """Begin a pass over the messages. The losses of the messages before the start come first."""
         self.end_stage(ledger)
         self._stage_start = len(ledger.entries)
         if self.start is not None:
@@ -219,7 +215,7 @@ class HistoryEncoding(Struct, eq=False):
         self._in_stage = True
 
     def end_stage(self, ledger: Ledger) -> None:
-        """End the pass, if there is one: later losses do not belong to the history."""
+        """End the pass, if any. Later losses do not belong to the history."""
         if self._in_stage:
             self._in_stage = False
             self.losses[-1] = losses = tuple(ledger.entries[self._stage_start :])
@@ -228,15 +224,15 @@ class HistoryEncoding(Struct, eq=False):
                 self.is_prefix = False
 
     def begin_writing(self, written: JsonList) -> None:
-        """Continue a list of elements, in which those of the opening are not of the history."""
+        """Begin the list of encoded elements. Those of the opening do not belong to the history."""
         self._opening = len(written)
         if self.start is not None:
             written.append(read_json(self.start.last))
 
     def begin_turn(self, parts: Sequence[Part], places: Sequence[Place], written: Sized) -> None:
-        """Note an assistant turn that is written next: its calls, and the boundary before it."""
+        """Record the next assistant turn: its calls, and the boundary before it."""
         first = message_at(places[0])
-        # A compaction is user content: it may be added to earlier elements.
+        # A compaction is user content and may be added to earlier elements.
         if first > self.count and Compaction not in map(type, parts):
             self._add_boundary(first, written)
         for part, place in zip(parts, places, strict=True):
@@ -244,12 +240,13 @@ class HistoryEncoding(Struct, eq=False):
                 self.calls.append((message_at(place), part.call_id))
 
     def end_turn(self, written: Sized) -> None:
-        """Note that the assistant turn is written. If nothing was, the last element may change: it is no boundary."""
+        """Record that the assistant turn is encoded. If it added no element, the last element may change: no
+        boundary."""
         if self.boundaries and self.boundaries[-1][1] == len(written) - self._opening:
             self.boundaries.pop()
 
     def end_turns(self, written: Sized) -> None:
-        """Note that all messages are written: the boundary after the last one, unless that may be continued."""
+        """Record that all messages are encoded: the boundary after the last one, unless that may be continued."""
         if self.is_complete:
             self._add_boundary(self.total, written)
 
@@ -259,19 +256,19 @@ class HistoryEncoding(Struct, eq=False):
             self.boundaries.append((count, elements))
 
     def finish(self, ledger: Ledger, written: JsonList) -> None:
-        """Replace the elements of the history by their text, which is written once and stored."""
+        """Replace the elements of the history by their encoded text, which is stored."""
         self.end_stage(ledger)
         self.texts = [encode(element) for element in written[self._opening :]]
         elements = [Raw(text) for text in self.texts]
         if self.start is not None and self.start.text:
-            # Several elements with the commas between them: the encoder copies the text unchanged.
+            # Several elements with the commas between them. The encoder copies the text unchanged.
             elements.insert(0, Raw(self.start.text))
         written[self._opening :] = elements
 
     def translated(
         self, earlier: tuple[Boundary, ...], messages: tuple[Message, ...], tools: bytes, target: Hashable
     ) -> TranslatedHistory:
-        """The history for later translations; `earlier` are boundaries up to its start."""
+        """Return the history for later translations. `earlier` are boundaries up to its start."""
         start = self.start
         pieces = [start.text, *self.texts] if start is not None and start.text else self.texts
         offset = len(pieces[0]) + 1 if pieces is not self.texts else 0
@@ -304,19 +301,17 @@ class HistoryEncoding(Struct, eq=False):
 
 
 class CachedState(Protocol):
-    """Something that was made of the first elements of an array, with the bytes that it takes."""
+    """A cached value that was computed from the first elements of an array."""
 
     @property
-    def size(self) -> int:
-        """Bytes of memory."""
-        ...
+    def size(self) -> int: ...
 
 
 class ArrayMatch(Protocol):
-    """An array of a request with an earlier one of the same client that has the same first elements."""
+    """An array of a request, matched with an earlier array of the same client that has the same first elements."""
 
     def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
-        """The cached translation of the earlier array, and the number of its elements that are unchanged."""
+        """The cached translation of the earlier array, and the number of its unchanged elements."""
         ...
 
     def tail(self, count: int) -> ArrayTail:
@@ -329,12 +324,10 @@ class ArrayMatch(Protocol):
 
 
 class TranslationCache(Protocol):
-    """A cache of translated parts, as the translation of one request may use it."""
+    """The cache of translated parts for the translation of one request."""
 
     @property
-    def members(self) -> Mapping[str, Raw] | None:
-        """The members of the request, if they were read before."""
-        ...
+    def members(self) -> Mapping[str, Raw] | None: ...
 
     def match_tools(self, written: bytes) -> ArrayMatch:
         """Compare the tools of a request with those of earlier ones."""
@@ -345,12 +338,12 @@ class TranslationCache(Protocol):
         ...
 
     def count(self, result: str) -> None:
-        """Count a look-up of a history: a hit, a miss, or a state that did not fit and was discarded."""
+        """Count a history look-up: a hit, a miss, or a state that did not match and was discarded."""
         ...
 
 
 class KnownParts(Struct, frozen=True, kw_only=True):
-    """Already decoded parts: tools, if not None, and the messages before those of the body."""
+    """Already decoded parts: the tools, if not None, and the messages before those of the body."""
 
     tools: tuple[ToolSpec, ...] | None = None
     messages: tuple[Message, ...] = ()
@@ -360,7 +353,7 @@ NOTHING_KNOWN = KnownParts()
 
 
 class ReusedParts(Struct, kw_only=True, eq=False):
-    """Parts that an encoder may reuse, and that it leaves for later translations: `tools` is set if it wrote them."""
+    """Parts that an encoder may reuse, and that it leaves for later translations. `tools` is set if it encoded them."""
 
     history: HistoryEncoding
     known_tools: TranslatedTools | None = None

@@ -1,4 +1,4 @@
-"""Updates: changes of a request inside its own conversation, applied for protocols that cannot express them in
+"""Updates: applies changes of a request inside its own conversation, for protocols that cannot express them in
 place."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NOTHING = Updates()
 
 
 def effective(request: Request) -> Request:
-    """The request with its updates applied; their items are reported at their locations (T9, I2)."""
+    """Apply the updates of a request, and report their items at their locations (T9, I2)."""
     updates = request.updates
     if updates == _NOTHING:
         return request
@@ -27,7 +27,7 @@ def effective(request: Request) -> Request:
 
 
 def placed_tools(request: Request, original: Request, ledger: Ledger) -> list[tuple[ToolSpec, Place]]:
-    """The tools of an effective request, each with its place in the original; removed tools are reported."""
+    """The tools of an effective request, each with its location in the original. Removed tools are reported."""
     placed: list[tuple[ToolSpec, Place]] = []
     if request is original:
         for index, tool in enumerate(request.tools):

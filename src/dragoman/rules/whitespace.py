@@ -1,5 +1,5 @@
-"""Blank text, which some wires refuse as a block of its own, joins the next text (T7): providers put the white space
-between two cited sentences into its own block. Without a next text it stays, for its wire to report."""
+"""Blank text, which some protocols reject as a block of its own: it is joined to the next text (T7). Providers put the
+white space between two cited sentences into its own block. Without a next text it stays, and the encoder reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.model.parts import Part, Text
 
 
 def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
-    """The parts with their locations; blank text moves to the start of the text directly after it."""
+    """The parts with their locations. Blank text moves to the start of the text directly after it."""
     for part in parts:
         if type(part) is Text and (not part.text or part.text.isspace()):
             break
@@ -28,12 +28,11 @@ def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
 
 
 def is_blank(part: Part) -> bool:
-    """Whether a part is only whitespace."""
     return type(part) is Text and part.text.isspace() and not part.citations and part.extras is None
 
 
 def prepend_blank(blank: Text, text: Text) -> Text:
-    """The text with whitespace before it; its citations keep their spans."""
+    """Prepend white space to a text. Its citations keep their spans."""
     shift = len(blank.text)
     citations = tuple(
         [

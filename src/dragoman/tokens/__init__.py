@@ -1,1 +1,1 @@
-"""Token counts of a request: by a tokenizer if one is installed, otherwise by an estimate."""
+"""Token counting for requests and responses: by a tokenizer if one is installed, otherwise by an estimate."""

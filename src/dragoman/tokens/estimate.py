@@ -1,6 +1,6 @@
-"""Token estimate without a tokenizer. A text is cut as the tokenizer of GPT-4o cuts it: words with the sign or space
-before them, up to three digits, runs of signs, white space. Known pieces have their count; others sum, over their
-characters, the average tokens that start between these two neighbours. Accuracy: docs/token-counting.md."""
+"""Token estimate without a tokenizer. Text is split like GPT-4o's tokenizer does: words with the sign or space before
+them, up to three digits, runs of signs, white space. Known pieces have their count. For others, each character adds the
+average number of tokens that start between its two neighbours. Accuracy: docs/token-counting.md."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from operator import mul
 from dragoman.tokens.table import TokenTable, fitted_table
 
 _SHORTENED = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
-# Tokens of a character in an unknown block: its bytes rarely share a token.
+# Tokens of a character in an unknown block, whose bytes rarely share a token.
 _UNKNOWN_CHARACTERS = 2
-# Below it a first character is one token, except for characters in the table.
+# Below this code point a first character is one token, except for characters in the table.
 _LATIN_END = 0x250
-# Neighbours alone make long words too cheap: each letter beyond the seventh adds an eightieth, sixteen of them at most.
+# Neighbours alone underestimate long words: each letter beyond the seventh adds an eightieth, for up to sixteen
+# letters.
 _LONG, _MAX_EXTRA_LETTERS, _LONG_SHARE = 7, 16, 80
 
 
 class _Triples(dict[str, int]):
-    """The parts of a token at the middle of three characters, or at the last of two."""
+    """The fraction of a token at the middle of three characters, or at the last of two."""
 
     def __init__(self, table: TokenTable) -> None:
         super().__init__(table.triples)
@@ -31,7 +32,8 @@ class _Triples(dict[str, int]):
         self._unknown = _UNKNOWN_CHARACTERS * table.unit
 
     def __missing__(self, around: str) -> int:
-        """Rare triples share the mean of their pair, rare pairs of their character, and those of their block."""
+        """Rare triples share the mean of their pair, rare pairs that of their character, rare characters that of their
+        block."""
         parts = self._pairs.get(around[:2])
         if parts is None:
             middle = around[1]
@@ -42,7 +44,7 @@ class _Triples(dict[str, int]):
 
 
 class _Costs(dict[str, int]):
-    """The parts of a token that a piece takes. Scored text is not cached: it belongs to a user."""
+    """The fractions of a token in a piece. Pieces that are not in the table are not cached: they are user text."""
 
     def __init__(self, table: TokenTable, score: Callable[[str], int]) -> None:
         super().__init__(table.pieces)
@@ -53,8 +55,6 @@ class _Costs(dict[str, int]):
 
 
 class _Firsts(dict[str, int]):
-    """The parts of a token at the first character of a piece."""
-
     def __init__(self, table: TokenTable) -> None:
         super().__init__({chr(code): table.unit for code in range(_LATIN_END)} | dict(table.firsts))
         self._blocks, self._unknown = table.first_blocks, _UNKNOWN_CHARACTERS * table.unit
@@ -64,8 +64,6 @@ class _Firsts(dict[str, int]):
 
 
 class Estimator:
-    """Counts by a table."""
-
     __slots__ = ("_around", "_costs", "_firsts", "_table", "pieces")
 
     def __init__(self, table: TokenTable) -> None:
@@ -73,11 +71,10 @@ class Estimator:
         self._costs = _Costs(table, self.score).__getitem__
         self._around = _Triples(table).__getitem__
         self._firsts = _Firsts(table)
-        # The pieces of a text, in order; joined they are the text.
+        # Splits a text into its pieces.
         self.pieces: Callable[[str], list[str]] = _pattern(table).findall
 
     def count(self, texts: Iterable[str]) -> int:
-        """The tokens of several texts together."""
         counted: Counter[str] = Counter()
         for text in texts:
             counted.update(self.pieces(text))
@@ -85,7 +82,7 @@ class Estimator:
         return ceil(parts * self._table.lift / self._table.unit)
 
     def score(self, piece: str) -> int:
-        """The parts of a token that a piece takes which is not listed."""
+        """The fractions of a token in a piece that is not in the table."""
         length = len(piece)
         parts = self._firsts[piece[0]] + sum(map(self._around, [piece[at : at + 3] for at in range(length - 1)]))
         if length > _LONG and piece.isascii() and piece[-1].isalpha():
@@ -109,5 +106,4 @@ def _pattern(table: TokenTable) -> re.Pattern[str]:
 
 @cache
 def estimator() -> Estimator:
-    """The estimator with the table of this package, created on first use."""
     return Estimator(fitted_table())

@@ -1,5 +1,5 @@
-"""Model families: vocabulary, correction factor and token price of a picture. Unpublished values are assumed high,
-since agents that believe too small a number compact too late."""
+"""Model families: vocabulary, correction factor and token price of pictures. Unpublished values are assumed high,
+because agents that get too small a number compact too late."""
 
 from __future__ import annotations
 
@@ -11,40 +11,36 @@ from dragoman.tokens.tokenizer import Vocabulary
 
 
 class Tools(Enum):
-    """The form in which a model gets tools."""
-
-    # As declarations of functions in a TypeScript namespace.
     TYPESCRIPT = "typescript"
-    # As the JSON that the client sent.
     JSON = "json"
 
 
 class Tiles(Struct, frozen=True, kw_only=True):
-    """A picture counts by tiles of 512 pixels after being scaled down."""
+    """Pictures are scaled down and billed by tiles of 512 pixels."""
 
     base: int
     tile: int
 
 
 class Patches(Struct, frozen=True, kw_only=True):
-    """A picture counts by patches of 32 pixels, up to a number, times a factor."""
+    """Pictures are billed by patches of 32 pixels, up to a maximum, times a factor."""
 
     max_patches: int
     factor: float = 1.0
 
 
 class Area(Struct, frozen=True, kw_only=True):
-    """A picture counts by its pixels after being scaled down to a longest edge, up to `max_tokens`."""
+    """Pictures are scaled down to a longest edge and billed by their pixels, up to `max_tokens`."""
 
     edge: int
     max_tokens: int
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """Counting rules of models by the start of their names."""
+    """Counting rules for models with the same name prefix."""
 
     vocabulary: Vocabulary = Vocabulary.O200K
-    # Tokens of the model for one of the vocabulary.
+    # Tokens of the model per token of the vocabulary.
     factor: float = 1.0
     tools: Tools = Tools.TYPESCRIPT
     # Tokens of the preface that the provider adds if there are tools.
@@ -53,16 +49,16 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 _CLAUDE = Family(factor=1.2, tools=Tools.JSON, tools_preface=346, picture=Area(edge=1568, max_tokens=1600))
-# Since Opus 4.7 the tokenizer yields up to a third more, and pictures keep more of their pixels.
+# Since Opus 4.7 the tokenizer yields up to a third more tokens, and pictures keep more of their pixels.
 _NEWER_CLAUDE = Family(factor=1.5, tools=Tools.JSON, tools_preface=346, picture=Area(edge=2576, max_tokens=4784))
-# An unpublished vocabulary: usually smaller than OpenAI's newest.
+# An unpublished vocabulary, usually smaller than OpenAI's newest.
 _OTHERS = Family(factor=1.1, tools=Tools.JSON)
 _OLDER = Family(vocabulary=Vocabulary.CL100K)
 _GPT5 = Family(picture=Tiles(base=70, tile=140))
 _GPT5_NEWER = Family(picture=Patches(max_patches=2500))
 _REASONING = Family(picture=Tiles(base=75, tile=150))
 
-# The longest beginning that fits decides.
+# The longest matching prefix counts.
 _FAMILIES: dict[str, Family] = {
     "claude-": _NEWER_CLAUDE,
     **{f"claude-{name}-{version}": _CLAUDE for name in ("opus", "sonnet", "haiku") for version in ("4", "4-", "3")},
@@ -95,7 +91,7 @@ _MAX_PREFIX_LENGTH = max(map(len, _FAMILIES))
 
 
 def family_of(model: str) -> Family:
-    """The family of a model, by its name with or without its maker before it (`anthropic.claude-…`, `openai/gpt-…`)."""
+    """The family of a model, whose name may have its vendor before it (`anthropic.claude-…`, `openai/gpt-…`)."""
     name = model.lower().rpartition("/")[2]
     for maker in ("anthropic.", "openai."):
         before, separator, rest = name.partition(maker)

@@ -1,4 +1,5 @@
-"""Pictures by their size, read from the first octets of the file; documents by their words, or their pages of PDF."""
+"""Tokens of pictures by their size, read from the first bytes of the file, and of documents by their words or PDF
+pages."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from math import ceil
 
 from dragoman.tokens.families import Area, Patches, Tiles
 
-# A picture whose size cannot be read (an address, a file's id) is taken for a large photograph.
+# A picture without a readable size (a URL, a file ID) counts as a large photograph.
 UNREAD = (1600, 1600)
 
-# The size in a JPEG follows what cameras write before it: previews, colour profiles.
+# In a JPEG the size follows previews and colour profiles.
 _HEAD = 512 * 1024
 _MIN_HEAD = 64
 _PIXELS_PER_TOKEN = 750
@@ -25,7 +26,7 @@ _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xDA)})
 
 
 def size_of(data: str) -> tuple[int, int]:
-    """Width and height of a picture in base64: PNG, GIF, WebP or JPEG; of anything else those of a large one."""
+    """Width and height of a picture in base64: PNG, GIF, WebP or JPEG. Other formats count as a large picture."""
     head = _decoded(data, _MIN_HEAD)
     size: tuple[int, int] | None = None
     if head.startswith(b"\x89PNG") and len(head) >= 24:
@@ -57,7 +58,7 @@ def _webp(head: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(head: bytes) -> tuple[int, int] | None:
-    """The size in the first frame; segments before it are stepped over by their lengths."""
+    """The size in the first frame. Segments before it are skipped by their lengths."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
@@ -73,7 +74,7 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
 
 
 def picture_tokens(size: tuple[int, int], rule: Tiles | Patches | Area, detail: str) -> int:
-    """Tokens of an image of this size; `detail` is the client's word for how closely it is to be seen."""
+    """Tokens of a picture. `detail` is the client's value for the requested resolution."""
     match rule:
         case Area(edge=edge, max_tokens=most):
             width, height = _within(size, edge)
@@ -94,15 +95,15 @@ def _within(size: tuple[int, int], edge: int) -> tuple[float, float]:
     return max(1.0, size[0] * shrunk), max(1.0, size[1] * shrunk)
 
 
-# Reading stops here; the pages of a larger file are counted by its size.
+# Bytes to search. The pages of a larger file are estimated by its size.
 _READ = 12 * 1024 * 1024
 _BYTES_PER_PAGE = 45_000
-# So much is looked through at once, and a little more for what begins at its end.
+# Bytes to search at once, and the overlap for a match that crosses a boundary.
 _SEARCHED = 256 * 1024
 _OVERLAP = 64
 # Tokens of a densely printed page.
 PAGE_TEXT = 1500
-# A page at the resolution at which providers draw it.
+# The pixels of a page at the resolution that providers render.
 PAGE_SIZE = (1240, 1754)
 _PDF = "JVBERi"
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
@@ -110,12 +111,11 @@ _PAGES = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
 def is_pdf(data: str) -> bool:
-    """Whether a payload in base64 begins as a PDF does."""
     return data.startswith(_PDF)
 
 
 def pages_of(data: str) -> int:
-    """The pages of a file in base64: as listed in it, else estimated from its size."""
+    """The pages of a base64 file: as listed in it, else estimated from its size."""
     by_size = max(1, len(data) * 3 // 4 // _BYTES_PER_PAGE)
     if not is_pdf(data) or len(data) > _READ:
         return by_size
@@ -124,12 +124,12 @@ def pages_of(data: str) -> int:
     except ValueError:
         return by_size
     listed = sum(1 for _ in _each(_PAGE, raw))
-    # A file with compressed objects shows no page, but often the count at the root of their tree.
+    # A file with compressed objects shows no pages, but often the count at the root of their tree.
     return listed or max((int(match[1]) for match in _each(_PAGES, raw)), default=0) or by_size
 
 
 def _each(pattern: re.Pattern[bytes], raw: bytes) -> Iterator[re.Match[bytes]]:
-    """All matches, searched in pieces, because a search cannot be interrupted."""
+    """All matches, searched in pieces, because a search blocks the interpreter."""
     for start in range(0, len(raw), _SEARCHED):
         end = start + _SEARCHED
         for match in pattern.finditer(raw, start, end + _OVERLAP):

@@ -1,12 +1,10 @@
-"""The tokens of a whole request, of any protocol: everything that the model reads, and nothing twice.
+"""Counts the tokens of a full request in any protocol. Everything that the model reads counts once.
 
-text                what a tokenizer says if one is installed, else the estimate; times the factor of the family;
-                    of very long text only a sample is counted
-tools               as the family is told of them
-pictures, pages     by their real size, never by their octets
-reasoning           its text, or what is sealed of it, or its summary: one of them
-framing             a few tokens for each message, call and result
-"""
+text                a tokenizer if one is installed, else the estimate; times the factor of the family; very long text
+                    is sampled
+tools               in the form that the model family gets them pictures, pages     by their size in pixels, never by
+their bytes reasoning           one of: its text, its encrypted form, its summary framing             a few tokens for
+each message, call and result"""
 
 from __future__ import annotations
 
@@ -32,11 +30,11 @@ _START = 3
 _PER_MESSAGE = 4
 PER_CALL = 8
 _PER_RESULT = 6
-# A second of speech is about ten tokens, and four thousand octets of a compressed file.
+# A second of speech is about ten tokens and four thousand bytes of a compressed file.
 _BYTES_PER_SOUND_TOKEN = 400
 # Base64 bytes per token of encrypted reasoning.
 _SEALED_PER_TOKEN = 6
-# IDs, breakpoints and signatures: sent to the provider, not to the model.
+# IDs, breakpoints and signatures: sent to the provider, but not to the model.
 _UNREAD = frozenset(
     [
         "type",
@@ -63,19 +61,18 @@ _UNREAD = frozenset(
     ]
 )
 
-# The names under which Chat servers give their reasoning, the same one under several.
+# Names of reasoning on Chat servers. Several of them hold the same text.
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 class CountedTokens(Struct, frozen=True, kw_only=True):
-    """The number of tokens, and the method: `tokenizer` or `calibrated`."""
+    """A number of tokens, and the method: `tokenizer` or `calibrated`."""
 
     tokens: int
     by: str
 
 
 def count_texts(texts: list[str], family: Family) -> CountedTokens:
-    """The tokens of several texts together."""
     sample = sample_of(texts)
     exact = count_by_tokenizer(family.vocabulary, sample.pieces)
     counted = estimator().count(sample.pieces) if exact is None else exact
@@ -84,7 +81,7 @@ def count_texts(texts: list[str], family: Family) -> CountedTokens:
 
 
 def count_request(body: JsonObject, model: str) -> CountedTokens:
-    """The tokens of a request's body as a model of this name would get it; at least one."""
+    """Count the tokens of a request body for a model; at least one."""
     reading = _Reading(family_of(model))
     for name in _TEXT_MEMBERS:
         if name in body:
@@ -98,7 +95,7 @@ def count_request(body: JsonObject, model: str) -> CountedTokens:
 
 
 class _Reading:
-    """Walks through what a model reads: texts are collected, everything else is counted at once."""
+    """Walks through the body: collects texts, and counts everything else at once."""
 
     def __init__(self, family: Family) -> None:
         self.family = family
@@ -107,7 +104,7 @@ class _Reading:
         self._waiting: list[JsonValue] = []
 
     def read(self, value: JsonValue) -> None:
-        """Read a value and all that is in it, without recursion."""
+        """Read a value with everything inside, without recursion."""
         self._waiting.append(value)
         while self._waiting:
             item = self._waiting.pop()
@@ -126,7 +123,6 @@ class _Reading:
                 self.texts.append(json_text(item))
 
     def tools(self, tools: list[JsonValue]) -> None:
-        """Read the declarations of tools."""
         self.fixed += self.family.tools_preface
         for tool in tools:
             text, added = tool_text(tool, self.family.tools)
@@ -134,7 +130,7 @@ class _Reading:
             self.fixed += added
 
     def _members(self, item: JsonObject) -> None:
-        """A message by its content; unknown items by their members and names."""
+        """A message by its content. An unknown item by its members and names."""
         message = "role" in item
         self.fixed += _PER_MESSAGE if message else 0
         thought = next((name for name in _THOUGHTS if item.get(name)), None)
@@ -152,7 +148,7 @@ class _Reading:
         self._waiting.append(item.get("text", item.get("refusal")))
 
     def _call(self, item: JsonObject) -> None:
-        """A call: its name, and its arguments as the JSON or text that the model wrote."""
+        """A call: its name, and its arguments as JSON or text."""
         self.fixed += PER_CALL
         inner = item.get("function", item.get("custom"))
         call = inner if isinstance(inner, dict) else item
@@ -166,7 +162,7 @@ class _Reading:
         self._waiting.append(item.get("content", item.get("output")))
 
     def _thought(self, item: JsonObject) -> None:
-        """Reasoning once: its text, else its encrypted form, else its summary."""
+        """Reasoning, counted once: its text, else its encrypted form, else its summary."""
         text = item.get("thinking") or item.get("content")
         sealed = item.get("encrypted_content", item.get("data"))
         if text:
@@ -192,7 +188,7 @@ class _Reading:
         self.fixed += picture_tokens(size, self.family.picture, detail)
 
     def _document(self, item: JsonObject) -> None:
-        """A file by its text or its pages; its title and context are read, too."""
+        """A file by its text or its pages, with its title and context."""
         source, inner = item.get("source"), item.get("file")
         holder: JsonObject = source if isinstance(source, dict) else inner if isinstance(inner, dict) else item
         self._waiting.extend(item.get(name) for name in ("title", "context"))
@@ -222,7 +218,7 @@ class _Reading:
 
 
 def _payload(where: JsonValue) -> tuple[str, str]:
-    """Media type and base64 of a data URL; nothing of any other address."""
+    """Media type and base64 of a data URL; nothing for any other URL."""
     try:
         return (parse_data_url(where) if isinstance(where, str) else None) or ("", "")
     except BadDataUrl:
@@ -265,7 +261,7 @@ _READERS: Mapping[str, Callable[[_Reading, JsonObject], None]] = {
 
 
 def count_response(events: Iterable[Event], model: str) -> CountedTokens:
-    """The tokens of a response with these events, as counted for a model of this name."""
+    """Count the tokens of a response for a model."""
     texts: dict[int, list[str]] = {}
     calls = 0
     for event in events:
@@ -277,7 +273,7 @@ def count_response(events: Iterable[Event], model: str) -> CountedTokens:
         elif isinstance(event, PartStarted):
             calls += isinstance(event.part, ToolCall)
             texts[event.index] = _texts(event.part)
-    # Words are cut between two deltas, and are one all the same.
+    # A word may be cut between two deltas, so deltas are joined before counting.
     counted = count_texts(["".join(pieces) for pieces in texts.values()], family_of(model))
     return CountedTokens(tokens=counted.tokens + PER_CALL * calls, by=counted.by)
 

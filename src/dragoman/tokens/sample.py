@@ -1,5 +1,5 @@
-"""Sampling of long texts for token counting. A tokenizer call cannot be interrupted, so each gets a short piece; text
-beyond what a model can read is sampled in evenly spaced pieces."""
+"""Sampling of long texts for token counting. A tokenizer call cannot be interrupted, so each gets a short piece. Text
+that exceeds every context window is sampled in evenly spaced pieces."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from math import ceil
 
 from msgspec import Struct
 
-# In characters: of one piece, and of all that are counted.
+# Characters of one piece, and of all counted pieces.
 PIECE = 16 * 1024
 COUNTED = 1024 * 1024
 
 
 class Sample(Struct, frozen=True):
-    """Pieces of texts, and how many times as long the texts are."""
+    """Pieces of texts, and the ratio of the texts' length to theirs."""
 
     pieces: list[str]
     scale: float
 
 
 def sample_of(texts: list[str]) -> Sample:
-    """The texts in pieces, all of them unless they are very long."""
+    """Cut texts into pieces, and sample very long ones."""
     total = sum(map(len, texts))
     if total <= COUNTED:
         return Sample([piece for text in texts for piece in _pieces(text)], 1.0)
@@ -30,12 +30,12 @@ def sample_of(texts: list[str]) -> Sample:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text cut between lines or words, where a tokenizer cuts it, too."""
+    """Cut a text between lines or words, where a tokenizer cuts it, too."""
     at = 0
     while len(text) - at > PIECE:
         end = at + PIECE
         low = end - PIECE // 4
-        # A space belongs to the word behind it, a line feed to the line before.
+        # A space belongs to the word after it, a line feed to the line before.
         end = text.rfind("\n", low, end) + 1 or max(text.rfind(" ", low, end), 0) or end
         yield text[at:end]
         at = end
@@ -43,7 +43,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _picked(texts: list[str], distance: int) -> Iterator[str]:
-    """Pieces that begin at even distances of all texts together; one may reach over several short texts."""
+    """Pieces at even distances of all texts together. A piece may span several short texts."""
     begins = 0
     piece = 0
     for text in texts:
@@ -51,7 +51,7 @@ def _picked(texts: list[str], distance: int) -> Iterator[str]:
         while piece < ends:
             yield text[max(piece - begins, 0) : piece + PIECE - begins]
             if piece + PIECE > ends:
-                # The rest of it is in the next text.
+                # The rest of the piece is in the next text.
                 break
             piece += distance
         begins = ends

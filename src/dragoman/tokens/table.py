@@ -1,5 +1,5 @@
-"""The fitted numbers of the estimate, read from table.json once, on first use. tools/fit_tokens.py writes the file:
-keys of one value are grouped, values are fractions of a token."""
+"""Fitted numbers of the estimate, read from table.json once, on first use. tools/fit_tokens.py writes the file: keys
+with the same value are grouped, and values are fractions of a token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.wire.package_data import read_data
 
 
 class Classes(Struct, frozen=True, kw_only=True):
-    """The characters beyond ASCII that the tokenizer distinguishes, as ranges of a regular expression."""
+    """Character classes beyond ASCII that the tokenizer distinguishes, as ranges of a regular expression."""
 
     upper: str
     lower: str
@@ -25,14 +25,13 @@ class Classes(Struct, frozen=True, kw_only=True):
 class TokenTable(Struct, frozen=True, kw_only=True):
     """The number of tokens that start at a character, by its neighbours."""
 
-    # So many parts are one token.
+    # One token is this many parts.
     unit: int
-    # The factor of the sum, since too few tokens are worse than too many.
+    # The factor of the sum: an underestimate is worse than an overestimate.
     lift: float
     classes: Classes
-    # Whole pieces that are known.
     pieces: Mapping[str, int]
-    # A character between two others; at the end of a piece, a character after another.
+    # A character between two others. At the end of a piece, a character after another.
     triples: Mapping[str, int]
     # A character after another, whatever follows.
     pairs: Mapping[str, int]
@@ -45,7 +44,7 @@ class TokenTable(Struct, frozen=True, kw_only=True):
 
 
 class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file: for each value the keys that have it."""
+    """The file format: the keys of each value."""
 
     unit: int
     lift: float
@@ -60,7 +59,6 @@ class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_table(text: bytes) -> TokenTable:
-    """The table that a file holds."""
     written = msgspec.json.decode(text, type=_Written)
     return TokenTable(
         unit=written.unit,

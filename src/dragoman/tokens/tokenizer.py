@@ -1,4 +1,4 @@
-"""Tokenizer: OpenAI's vocabularies from the extra `tokenizer`, without downloads, loaded on first use (some 0.1 s)."""
+"""Tokenizer: OpenAI's vocabularies from the extra `tokenizer`, without downloads, loaded on first use (about 0.1 s)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import Protocol
 
-# An unpaired surrogate is no text; three octets take its place, and so it is one sign for the tokenizer, too.
+# An unpaired surrogate cannot be encoded. A replacement character also counts as one sign.
 _REPLACEMENT = "replace"
 
 
 class Vocabulary(Enum):
-    """The vocabularies that are known, by the name that their maker gave them."""
-
     O200K = "o200k_base"
     CL100K = "cl100k_base"
 
@@ -45,7 +43,6 @@ def _counter(vocabulary: Vocabulary) -> Callable[[str], int] | None:
 
 
 def count_by_tokenizer(vocabulary: Vocabulary, texts: list[str]) -> int | None:
-    """The tokens of several texts together; None without a tokenizer."""
     counter = _counter(vocabulary)
     return None if counter is None else sum(counter(_without_surrogates(text)) for text in texts)
 

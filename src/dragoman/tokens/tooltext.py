@@ -1,4 +1,4 @@
-"""Tools as a model reads them: declarations in TypeScript (OpenAI's models), or the JSON that was sent (others)."""
+"""Tool declarations as a model reads them: TypeScript (OpenAI's models), or the JSON of the request (others)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.tokens.families import Tools
 from dragoman.wire.json import encode_text
 
-# Deeper than any handwritten schema; what lies below is counted as JSON.
+# Deeper than any handwritten schema. Deeper values count as JSON.
 _DEEPEST = 12
-# Tools that the provider describes itself (search, shell, computer …): its words for one of them, about.
+# Tokens of the provider's own description of a hosted tool (search, shell, computer …), estimated.
 HOSTED = 500
 _TYPES = {"integer": "number", "null": "null", "string": "string", "number": "number", "boolean": "boolean"}
 _HIDDEN_MEMBERS = frozenset(
@@ -43,7 +43,7 @@ def tool_text(tool: JsonValue, style: Tools, depth: int = 0) -> tuple[str, int]:
 
 
 def json_text(value: JsonValue) -> str:
-    """A value as the model reads it; one that cannot be written as JSON counts as nothing but its edges."""
+    """A value as the model reads it. A value that cannot be written as JSON counts as an empty one."""
     try:
         return encode_text(value)
     except WireError:
@@ -91,7 +91,7 @@ def _type(schema: JsonValue, depth: int) -> str:
 
 
 def _types(schema: JsonObject, kinds: JsonList, depth: int) -> Iterator[str]:
-    """Several types of one schema: its content is counted once."""
+    """A schema with several types: its content counts once."""
     names = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
     yield from (_TYPES[name] for name in names if name in _TYPES)
     if "array" in names:
