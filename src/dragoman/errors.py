@@ -1,4 +1,5 @@
-"""All errors, as subclasses of `DragomanError`. A provider's failure is a `Failure` of the model, and no error."""
+"""Exceptions of the library and the gateway, all subclasses of `DragomanError`. A provider's error response is a
+`Failure` of the model, not an exception."""
 
 from __future__ import annotations
 
@@ -10,21 +11,21 @@ if TYPE_CHECKING:
 
 
 class DragomanError(Exception):
-    """Everything this library raises on purpose."""
+    """Base class of all exceptions that this library raises."""
 
 
 E = TypeVar("E", bound=DragomanError)
 
 
 def bare(error: E) -> E:
-    """An error as a value, without the traceback frames that would keep its holder alive."""
+    """Return an error as a value, without the traceback frames that would keep its holder alive."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
 
 class WireError(DragomanError):
-    """A document that breaks its protocol. `path` is a JSON pointer; `actual` is a syntax error if there is no
-    `JSON`."""
+    """A document that breaks its protocol. `path` is a JSON pointer. If the document is no JSON, `expected` is `JSON`
+    and `actual` is the syntax error."""
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
         self.path = path
@@ -33,7 +34,7 @@ class WireError(DragomanError):
         super().__init__(self.describe())
 
     def describe(self, document: str = "") -> str:
-        """The error as text; `document` is the name of the document."""
+        """Format the error. `document` is the name of the document."""
         path = _dotted_path(self.path) or document
         if self.expected == "JSON":
             return f"{path or 'this'} is not JSON: {self.actual}"
@@ -57,7 +58,7 @@ def _plain(words: str) -> str:
 
 
 def _dotted_path(pointer: str) -> str:
-    """A JSON pointer as programs write it: `messages[2].content`; other text stays unchanged."""
+    """A JSON pointer in dotted form: `messages[2].content`. Other text stays unchanged."""
     if not pointer.startswith("/"):
         return pointer
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/"))
@@ -97,7 +98,7 @@ class ConfigError(DragomanError):
 
 
 class ConfigErrors(ConfigError):
-    """Every setting that cannot be used, one line each; as a single error it is the first of them."""
+    """Several invalid settings, one line each. As a single error it is the first of them."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
         self.problems = tuple(problems)
@@ -111,8 +112,8 @@ class UsageError(DragomanError):
 
 
 class ClientError(DragomanError):
-    """A client's HTTP message that is refused whatever its body means; `status` is the HTTP status. `param` names the
-    invalid part, `code` is the protocol's own word for that, if there is one."""
+    """An invalid HTTP request, whatever its body means. `status` is the HTTP status, `param` names the invalid part,
+    and `code` is the protocol's own error code, if it has one."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         self.status = status
@@ -123,14 +124,14 @@ class ClientError(DragomanError):
 
 
 class NotPermitted(ClientError):
-    """Something that the gateway key may not use; the message is the same whether it exists or not."""
+    """A resource that the gateway key may not use. The message is the same whether it exists or not."""
 
     def __init__(self, what: str, *, param: str | None = None) -> None:
         super().__init__(403, f"this key may not use {what}; see /v1/models", param=param)
 
 
 class Busy(DragomanError):
-    """No slot left by limits of our own: no provider was called or is to blame. Retry after `retry_after` seconds."""
+    """A limit of the gateway is reached. No provider was called. The client may retry after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         self.retry_after = retry_after
@@ -138,7 +139,7 @@ class Busy(DragomanError):
 
 
 class Overloaded(Busy):
-    """No room for another call to a provider; `waited` are seconds in its queue until now."""
+    """A provider's queue is full or its wait timed out. `waited` is the time in the queue so far, in seconds."""
 
     def __init__(self, message: str, *, waited: float, retry_after: int) -> None:
         self.waited = waited
@@ -150,24 +151,24 @@ class OffloadBusy(Busy):
 
 
 class KeyBusy(Busy):
-    """A gateway key has as many exchanges as it may have at a time."""
+    """A gateway key has reached its limit of concurrent exchanges."""
 
 
 class KeysUnreadable(Busy):
-    """The gateway keys of the database cannot be read, so a text may be a key."""
+    """The gateway keys in the database cannot be read, so an unknown text might be a valid key."""
 
 
 class UnknownKeysLimited(Busy):
-    """One address has sent too many texts that are no gateway keys."""
+    """One address has sent too many unknown gateway keys."""
 
 
 class TooLong(DragomanError):
-    """A request that is longer than what any target of its line takes in."""
+    """A request that exceeds the context window of every target of its route."""
 
 
 class UpstreamError(DragomanError):
-    """An error on the provider's side; its text names no host and no secret, so clients may see it. For the operator:
-    `address` is the called host and port, a proxy's if `proxied`; `remedy` is the next step, if known."""
+    """An error on the provider's side. Clients may see its text, so it names no host and no secret. For the operator,
+    `address` is the called host and port (a proxy's if `proxied`), and `remedy` the next step, if known."""
 
     def __init__(self, message: str, *, address: str = "", proxied: bool = False, remedy: str = "") -> None:
         self.address = address
@@ -177,15 +178,15 @@ class UpstreamError(DragomanError):
 
 
 class Unconfigured(UpstreamError):
-    """A provider without required settings."""
+    """A provider lacks required settings."""
 
 
 class Unreachable(UpstreamError):
-    """No connection could be made, or it was lost before anything was answered."""
+    """The connection failed before any response bytes arrived."""
 
 
 class Unresolved(Unreachable):
-    """Name servers did not answer, so that nothing is known of the provider."""
+    """Name servers did not respond."""
 
 
 class Unnamed(Unreachable):
@@ -193,11 +194,11 @@ class Unnamed(Unreachable):
 
 
 class NotListening(Unreachable):
-    """Its address refused the connection: nothing listens there."""
+    """The address refused the connection: no process listens there."""
 
 
 class Untrusted(Unreachable):
-    """Its certificate is not trusted, or not for its name."""
+    """The TLS certificate is not trusted, or does not match the host name."""
 
 
 class Unencrypted(Unreachable):
@@ -209,39 +210,39 @@ class Exhausted(Unreachable):
 
 
 class Unanswered(Unreachable):
-    """The request went out, wholly or in part, and the connection was lost before anything was answered."""
+    """All or part of the request was sent, and the connection was lost before any response bytes arrived."""
 
 
 class TimedOut(UpstreamError):
-    """A timeout; by default that of the first byte."""
+    """A timeout. The default is the timeout of the first byte."""
 
 
 class Unconnected(TimedOut):
-    """No connection stood in time, so that nothing was sent."""
+    """The connection was not established in time. Nothing was sent."""
 
 
 class Stalled(TimedOut):
-    """The answer began, and did not go on."""
+    """The response started, then stopped."""
 
 
 class NoContent(Stalled):
-    """The answer began, and went on with signs of life alone."""
+    """The response started, then continued with heartbeats only."""
 
 
 class Overdue(TimedOut):
-    """The exchange as a whole took too long."""
+    """The exchange exceeded its total time."""
 
 
 class Truncated(UpstreamError):
-    """The answer broke off before its end."""
+    """The response broke off before its end."""
 
 
 class BadResponse(UpstreamError):
-    """The response is no HTTP, or invalid."""
+    """The response is not valid HTTP."""
 
 
 class Redirected(BadResponse):
-    """The answer is a way to somewhere else; `place` is where to."""
+    """The response is a redirect to `place`."""
 
 
 class Oversized(BadResponse):

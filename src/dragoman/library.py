@@ -1,5 +1,5 @@
-"""Library: the public translation functions, typed; `docs/library.md` is their page. Each only narrows the types of
-`translate.py` and `streaming/`, which the gateway calls with protocol names from its configuration."""
+"""Public library: the typed translation functions (`docs/library.md`). Each only narrows the types of `translate.py`
+and `streaming/`, which the gateway calls with protocol names from its configuration."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def translate_request(
     capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol. Without `source` the protocol is recognised from the shape.
-    `model` is the provider's name of the model, if it differs, or if the URL names it. `vendor` is the provider's
-    vendor; `capabilities` or `capability_rows` correct the built-in table. `strict` raises `StrictError` instead of
-    losing what changes the response, "all" instead of any loss."""
+    """Write a client's request in the provider's protocol. Without `source` the protocol is detected. `model` is the
+    provider's name of the model; state it if it differs or if the URL names it. `vendor` is the provider's vendor.
+    `capabilities` or `capability_rows` correct the built-in table. With `strict`, losses that change the response raise
+    `StrictError`; with "all", every loss does."""
     return translate.translate_request(
         body,
         target=target,
@@ -57,9 +57,9 @@ def translate_response(
     strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
-    """Write a provider's response, or its error, in the client's protocol. With `stream` the client gets the same
-    response as a full sequence of events. An error body is an error whatever the status. `earlier` are responses of the
-    same turn after which the provider paused: the client sees one response."""
+    """Write a provider's response or error in the client's protocol. With `stream` the result is a full sequence of
+    events. An error body is an error whatever the status. `earlier` are responses of the same turn after which the
+    provider paused: the client gets one response."""
     return translate.translate_response(
         body,
         source=source,
@@ -84,15 +84,15 @@ def translate_failure(
 def translate_headers(
     headers: Mapping[str, str], *, source: ProtocolName, target: ProtocolName, now: int
 ) -> dict[str, str]:
-    """Write a provider's rate-limit headers in the client's protocol; `now` is the time in seconds since 1970."""
+    """Write a provider's rate-limit headers in the client's protocol. `now` is in Unix seconds."""
     return translate.translate_headers(headers, source=source, target=target, now=now)
 
 
 class StreamTranslator:
     """Translates one streamed response; the bytes may be cut anywhere. `feed` takes the provider's bytes and returns
-    those ready for the client, possibly none. `close` returns the terminator, or the client's error form if the
-    provider broke off. With `collect` the client requested no stream: `feed` returns nothing and `close` the full
-    response, to be sent under `status`. An event longer than `limit` bytes ends the stream with an error."""
+    the bytes for the client, possibly none. `close` returns the terminator, or an error if the provider broke off. With
+    `collect`, for a client that did not request a stream, `feed` returns nothing and `close` the full response, to be
+    sent with `status`. An event longer than `limit` bytes ends the stream with an error."""
 
     __slots__ = ("_pipeline", "feed")
 
@@ -109,31 +109,29 @@ class StreamTranslator:
         self._pipeline = StreamPipeline(
             source=source, target=target, request=request, mint=mint, collect=collect, limit=limit
         )
-        # Bound once: a method of this class would cost one more call for each chunk.
+        # Bound once, because a method would cost one more call for each chunk.
         self.feed: Callable[[bytes], bytes] = self._pipeline.feed
 
     def close(self) -> bytes:
-        """End the stream; a second call returns nothing."""
+        """End the stream. A second call returns nothing."""
         return self._pipeline.close()
 
     @property
     def finished(self) -> bool:
-        """Whether the client's stream is over; the provider's call may be cancelled."""
+        """Whether the client's stream is complete. If so, the provider's call may be cancelled."""
         return self._pipeline.finished
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """The losses so far."""
         return self._pipeline.losses
 
     @property
     def usage(self) -> Usage | None:
-        """The latest token counts."""
         return self._pipeline.usage
 
     @property
     def failure(self) -> Failure | None:
-        """The error that ended the stream, if one did."""
+        """The error that ended the stream, if any."""
         return self._pipeline.failure
 
     @property
@@ -143,10 +141,9 @@ class StreamTranslator:
 
     @property
     def heartbeat(self) -> bytes:
-        """The heartbeat for a silent provider, in the client's protocol."""
+        """Return a heartbeat in the client's protocol, for a silent provider."""
         return self._pipeline.heartbeat
 
     @property
     def status(self) -> int:
-        """The HTTP status of a collected response."""
         return self._pipeline.status

@@ -1,4 +1,4 @@
-"""Mint of the real world: random tokens and the system's clock, for everything outside the pure core."""
+"""System mint: random tokens and the system clock, for code outside the pure core."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from io import StringIO
 from dragoman.protocols.codec import Mint
 
 _ALPHABET = (string.digits + string.ascii_letters).encode()
-# Bytes to letters in one step. The first letters are more frequent by four bytes, which does not help an attacker.
+# Maps bytes to letters in one step. The first four letters are slightly more frequent, which does not help an attacker.
 _LETTERS = bytes(_ALPHABET[octet % len(_ALPHABET)] for octet in range(256))
 
 
-# A system call costs more than all the rest of an ID: this many letters are drawn at once.
+# Letters that are drawn at once, because one system call costs more than the rest of an ID.
 _AT_ONCE = 4096
-# Letters that are not used yet. To read some is one step, so that no two threads get the same.
+# Unused letters. A read is atomic, so two threads never get the same letters.
 _drawn = StringIO()
 
 
@@ -28,7 +28,7 @@ def random_token(length: int) -> str:
 
 
 def _draw(length: int) -> str:
-    """A token of fresh letters; the letters that were left are too few, and thrown away."""
+    """Draw fresh letters, and discard the rest, which is too short."""
     global _drawn
     _drawn = StringIO(_random_letters(_AT_ONCE))
     return _random_letters(length)
@@ -39,7 +39,7 @@ def _random_letters(length: int) -> str:
 
 
 def _forget() -> None:
-    """Use no letters that were drawn before a fork: the other process has them, too."""
+    """Discard unused letters after a fork: the other process has them too."""
     global _drawn
     _drawn = StringIO()
 
@@ -49,5 +49,4 @@ if hasattr(os, "register_at_fork"):
 
 
 def system_mint() -> Mint:
-    """Unguessable IDs and the current time."""
     return Mint(token=random_token, now=lambda: int(time.time()))

@@ -1,5 +1,5 @@
-"""Terminal: a stream's width, colour and characters beyond ASCII. Each stream is judged by itself: only one of standard
-output and standard error may be a file. The functions are pure; `screen_of` queries the system."""
+"""Terminal properties of a stream: width, colour and characters beyond ASCII. Standard output and standard error are
+judged separately, because only one of them may be a file. All functions but `screen_of` are pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from typing import Literal, TextIO, TypeAlias
 
 from msgspec import Struct
 
-# The values of `--color`.
 Choice: TypeAlias = Literal["auto", "always", "never"]
 _USUAL_COLUMNS = 80
 
 
 class Screen(Struct, frozen=True, kw_only=True):
-    """Properties of the terminal behind a stream."""
-
     colours: bool = False
     unicode: bool = True
-    # The present width, which changes with the window; None without a terminal, so that lines need no limit.
+    # Returns the width, which changes with the window; None without a terminal, so that lines have no limit.
     columns: Callable[[], int | None] = lambda: None
 
 
 def screen_of(stream: TextIO, environ: Mapping[str, str], choice: Choice = "auto") -> Screen:
-    """The capabilities of a stream."""
     looked_at = stream.isatty()
     return Screen(
         colours=in_colour(looked_at, environ, choice),
@@ -44,7 +40,7 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
 
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
-    """Whether symbols beyond ASCII are shown."""
+    """Whether to show symbols beyond ASCII."""
     # Python treats the C locale as UTF-8; a user who sets it means ASCII.
     plain = is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
     return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
@@ -56,14 +52,14 @@ def is_dumb(environ: Mapping[str, str]) -> bool:
 
 
 def columns_of(size: int, environ: Mapping[str, str]) -> int:
-    """The width of a terminal that reports `size`: the user's setting wins, and 0 means unknown."""
+    """The width of a terminal that reports `size`. The user's setting wins, and 0 means unknown."""
     text = environ.get("COLUMNS", "")
     width = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     return width or size or _USUAL_COLUMNS
 
 
 def descriptor_of(stream: TextIO) -> int | None:
-    """The file descriptor behind a stream; None if there is none."""
+    """The file descriptor behind a stream, if any."""
     try:
         return stream.fileno()
     except (OSError, ValueError):
@@ -71,14 +67,14 @@ def descriptor_of(stream: TextIO) -> int | None:
 
 
 def cells(text: str) -> int:
-    """The columns of a text: some letters take two, and combining marks none."""
+    """The columns that a text takes: some letters take two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(map(_cell, text))
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:
-    """The part of a text that fits; the mark shows that it was cut."""
+    """Cut a text to `room` columns. The mark shows that it was cut."""
     if cells(text) <= room:
         return text
     if room <= len(mark):
@@ -111,7 +107,7 @@ def _measure(descriptor: int | None, environ: Mapping[str, str]) -> Callable[[],
             try:
                 before = columns_of(os.get_terminal_size(descriptor).columns, environ)
             except OSError:
-                # The terminal is gone, and no message can reach it.
+                # The terminal is gone.
                 return before
         return before
 

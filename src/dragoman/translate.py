@@ -1,6 +1,6 @@
-"""Pure translation of requests, responses and errors between protocols; streams are in `streaming`. `source` is the
-protocol of the input: the client's for a request, the provider's for a response. Ids and times come from a `Mint`, else
-they are derived from the input. With the same protocol on both sides it is the identity, byte for byte."""
+"""Pure translation of requests, responses and errors between protocols. `streaming` translates streams. `source` is the
+protocol of the input: the client's for a request, the provider's for a response. IDs and times come from a `Mint`;
+without one they are derived from the input. If both protocols are the same, the bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from dragoman.rules.translated_parts import TranslationCache
 from dragoman.wire.json import decode_object, encode, to_bytes
 from dragoman.wire.json_spans import replace_text, with_member
 
-# Failures that do not go away by asking again.
+# Failures that a retry cannot cure.
 _FINAL = frozenset({FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT})
 
 
 class LossLine(TypedDict):
-    """One line of the ledger, ready for JSON; `docs/losses.md` has a paragraph on each feature."""
+    """One loss, ready for JSON. `docs/losses.md` explains each feature."""
 
     fate: str
     feature: str
@@ -50,8 +50,8 @@ class LossLine(TypedDict):
 
 
 class TranslatedRequest(Struct, frozen=True):
-    """A request as it is sent to the provider, and its losses. `headers` are required by the body. Pass the value to
-    `translate_response` or `StreamPipeline`: responses depend on the request."""
+    """A translated request and its losses. `headers` are required by the body. Pass this value to `translate_response`
+    or `StreamPipeline`, because responses depend on the request."""
 
     body: bytes
     ledger: Ledger
@@ -62,15 +62,13 @@ class TranslatedRequest(Struct, frozen=True):
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """Dropped, approximated and invented features, with their locations."""
         return loss_lines(self.ledger.losses)
 
 
 class TranslatedResponse(Struct, frozen=True, kw_only=True):
-    """A response as it is sent to the client. `failed`: an error, to be sent under `status` and with `headers`.
-    `resume` is set if the provider only paused (`pause_turn`): append these blocks as an assistant message to its
-    request and send it again. `usage` has the provider's counts; `failure` and `response` are set if the response was
-    read, as a tap of `StreamPipeline` gets them."""
+    """A response in the client's protocol. If `failed`, it is an error to send with `status` and `headers`. `resume` is
+    set if the provider only paused (`pause_turn`): append these blocks as an assistant message to its request and send
+    it again. `usage` has the provider's counts. `failure` and `response` are set if the response was parsed."""
 
     body: bytes
     losses: tuple[LossLine, ...]
@@ -83,7 +81,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     response: Response | None = None
 
 
-# A member of an enumeration is slow to find, and this one is looked for in every response.
+# Bound once: looking up an enum member is slow, and every response needs this one.
 _PAUSE = StopReason.PAUSE
 
 
@@ -99,8 +97,8 @@ def translate_request(
     strict: Strict = False,
     cache: TranslationCache | None = None,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol (see `library.translate_request`). A `cache` spares what an
-    earlier request of the same client had in common with this one."""
+    """Write a client's request in the provider's protocol (see `library.translate_request`). A `cache` saves decoding
+    the messages that an earlier request of the same client had in common with this one."""
     outer = codec_of(target)
     if cache is not None and source is not None and source != outer.name and model and isinstance(body, bytes):
         inner, ledger = codec_of(source), Ledger()
@@ -177,14 +175,13 @@ def _translated(
 
 
 def check_strict(ledger: Ledger, strict: Strict) -> None:
-    """Raise `StrictError` for losses that strict mode refuses."""
     refused = ledger.refused_by(strict)
     if refused:
         raise StrictError(refused)
 
 
 def same_request(body: bytes, *, protocol: ProtocolName, model: str | None = None) -> TranslatedRequest:
-    """The identity, for a body that is a JSON object: only a renamed model is spliced in; the provider judges it."""
+    """Return the body unchanged, except for a renamed model. The provider validates it."""
     if model is not None:
         body = replace_text(body, "model", model)
     return TranslatedRequest(body, Ledger(), protocol, protocol)
@@ -213,7 +210,7 @@ def translate_response(
     """Write a provider's response, or its error, in the client's protocol (see `library.translate_response`)."""
     outer, inner = codec_of(source), codec_of(target)
     if outer is inner and isinstance(body, bytes) and not (stream and status < 400):
-        # A body of the same protocol is not parsed.
+        # A body of the same protocol is forwarded without parsing.
         return TranslatedResponse(body=body, losses=(), status=status, failed=status >= 400)
     ledger = Ledger()
     joiner = SurrogateJoiner(ledger)
@@ -274,15 +271,15 @@ def translate_response(
 def translate_failure(
     failure: Failure | DragomanError, *, target: str, request_id: str | None = None
 ) -> TranslatedResponse:
-    """Encode a failure, or an error of this library, in the error form of the client's protocol."""
+    """Encode a failure, or an error of this library, in the client's protocol."""
     client_failure = _as_failure(failure, target) if isinstance(failure, DragomanError) else failure
     return _failed(client_failure, codec_of(target), request_id)
 
 
 def _as_failure(error: DragomanError, target: str) -> Failure:
-    """The error for a client whose own request could not be translated, with locations in its protocol."""
+    """The error for a client whose request could not be translated, with locations in its protocol."""
     if isinstance(error, RefusedError):
-        # The SDKs' tool runners fall back to the full history on exactly this code (mapping.md §14).
+        # SDK tool runners fall back to the full history on exactly this code (mapping.md §14).
         details: JsonObject = {"details": {"error_code": "thread_unsupported_request"}}
         extras = Extras(origin="anthropic-messages", fields=details) if error.at == "thread" else None
         conversation = "input" if target == "openai-responses" else "messages"
@@ -296,15 +293,13 @@ def _as_failure(error: DragomanError, target: str) -> Failure:
 
 
 def translate_headers(headers: Mapping[str, str], *, source: str, target: str, now: int) -> dict[str, str]:
-    """Rate-limit and retry headers of a provider's answer under the names and in the units of the client's protocol."""
+    """Rename and convert a provider's rate-limit and retry headers for the client's protocol."""
     lowered = {name.lower(): value for name, value in headers.items()}
     return codec_of(target).encode_limits(codec_of(source).decode_limits(lowered, now), now)
 
 
 def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage | None = None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
-    # A spent quota is a 429 in OpenAI's protocols, and a refused key of the gateway a 502 in all of them; without this
-    # header clients would retry, some for minutes (mapping.md §21).
     final = failure.kind in _FINAL or (failure.kind is FailureKind.QUOTA and status == 429)
     headers = {"x-should-retry": "false"} if final else {}
     return TranslatedResponse(
@@ -326,7 +321,7 @@ def as_stream(response: Response, inner: Codec, context: TranslationContext, min
 
 
 def _joined(before: Response | Failure, response: Response) -> Response:
-    """One answer out of a paused one and what followed."""
+    """Join a paused response and its continuation."""
     if isinstance(before, Failure):
         return response
     usage = response.usage if before.usage is None or response.usage is None else summed(before.usage, response.usage)
@@ -334,7 +329,7 @@ def _joined(before: Response | Failure, response: Response) -> Response:
 
 
 def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
-    """End a whole answer at the first stop string that the provider could not be called to watch for (S11)."""
+    """Cut a full response at the first stop sequence that the provider does not support (S11)."""
     scanner = StopScanner(stops)
     parts: list[Part] = []
     for part in response.parts:
@@ -355,7 +350,7 @@ def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
 def translation_context(
     request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False
 ) -> TranslationContext:
-    """The context for decoding a response; without a request, that of an empty one."""
+    """The context for decoding a response. Without a request, the context of an empty one."""
     if request is not None and request.target != outer.name:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
     if request is None or request.context is None:
@@ -369,7 +364,7 @@ def _empty_context(protocol: str, relayed: bool) -> TranslationContext:
     return TranslationContext(
         request=Request(origin="", model="", include_usage=True),
         target=TargetModel(model="", vendor=outer.vendor, capabilities=capabilities_of(protocol, "", outer.vendor)),
-        # Tools are named only where a request is written.
+        # Only request encoders name tools.
         table=ToolTable(),
         render_turn=outer.encode_turn,
         origin=protocol,
@@ -378,7 +373,7 @@ def _empty_context(protocol: str, relayed: bool) -> TranslationContext:
 
 
 def derived_mint(seed: bytes) -> Mint:
-    """IDs derived from the input: the same input has the same output; times are the provider's or 0."""
+    """IDs derived from the input, so that the same input gives the same output. Times are the provider's, or 0."""
     state = [sha256(seed).digest()]
 
     def token(length: int) -> str:
@@ -395,7 +390,6 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def as_json(losses: Sequence[LossLine]) -> JsonList:
-    """Lines of the ledger as JSON values."""
     return [
         {
             "fate": loss["fate"],
@@ -409,20 +403,19 @@ def as_json(losses: Sequence[LossLine]) -> JsonList:
 
 
 def changes_in(losses: Sequence[LossLine]) -> Sequence[LossLine]:
-    """The losses that change the response."""
+    """Return the losses that change the response."""
     return [loss for loss in losses if loss["weight"] == "changes_response"] if losses else losses
 
 
 def heaviest_first(losses: Sequence[LossLine]) -> Sequence[LossLine]:
-    """Losses that change the response before bookkeeping, for places that cannot hold all of them."""
+    """Sort losses that change the response before bookkeeping, for output that is cut off."""
     return sorted(losses, key=lambda loss: loss["weight"] == "bookkeeping")
 
 
 def loss_lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
-    """The ledger as plain dictionaries."""
     if not losses:
         return ()
-    # `value` of an enumeration is a slow way to `_value_`, and a long history loses something in every turn.
+    # `value` of an enum is slower than `_value_`, and a long history has losses in every turn.
     return tuple(
         [
             {

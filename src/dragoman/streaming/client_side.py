@@ -1,4 +1,4 @@
-"""The client's side of a stream: the handling of its events, by what the client requested."""
+"""The client's side of a stream: one class for each way of handling events (table in `streaming`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ from dragoman.wire.json import encode
 
 
 class ClientSide(Protocol):
-    """The handling of events on the client's side."""
-
     @property
-    def status(self) -> int:
-        """The HTTP status of a collected answer."""
-        ...
+    def status(self) -> int: ...
 
     @property
     def resume(self) -> tuple[JsonObject, ...] | None:
@@ -34,7 +30,7 @@ class ClientSide(Protocol):
 
     @property
     def failure(self) -> Failure | None:
-        """The problem of a response that the provider considers complete."""
+        """The failure of a response that the provider considers complete."""
         ...
 
     @property
@@ -43,15 +39,15 @@ class ClientSide(Protocol):
         ...
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        """The client's bytes for the events of a chunk."""
+        """Return the client's bytes for the events of a chunk."""
         ...
 
     def forward(self, chunk: bytes) -> bytes:
-        """The client's bytes for what comes after the end."""
+        """Return the client's bytes for a chunk after the end."""
         ...
 
     def end(self, events: list[Event]) -> bytes:
-        """The client's bytes for the last events."""
+        """Return the client's bytes for the last events."""
         ...
 
 
@@ -60,7 +56,8 @@ _CLIENT_TOOLS = (FunctionTool, TextTool)
 
 
 def may_pause(context: TranslationContext) -> bool:
-    """Whether the provider may pause: only tools that it runs do, also those declared in the conversation (T9)."""
+    """Whether the provider may pause. Only tools that it runs cause that, including tools declared in the conversation
+    (T9)."""
     request = context.request
     return any(type(tool) not in _CLIENT_TOOLS for tool in (*request.tools, *request.updates.tools))
 
@@ -89,13 +86,13 @@ class Translation:
         return 0 if self._serializer is None else self._serializer.held
 
     def grow(self, event: PartGrew) -> bytes:
-        """The client's bytes for growth that is all that a chunk brings, in a stream that cannot pause."""
+        """Return the client's bytes for a chunk that contains only growth, in a stream that cannot pause."""
         serializer = self._serializer
         passed = event if serializer is None else serializer.renumbered(event)
         return self.take(b"", [event]) if passed is None else self._encoder.feed(passed)
 
     def run_form(self, event: PartGrew) -> FrameForm | None:
-        """The form of the frames that a run makes of the same part as this growth; None if it has to wait."""
+        """The frame form of a run in the same part as this growth; None if it has to wait."""
         serializer = self._serializer
         passed = event if serializer is None else serializer.renumbered(event)
         return None if passed is None else self._encoder.run_form(passed.index)
@@ -158,7 +155,7 @@ class Collection:
 
 
 class Summary:
-    """A stream whose text is a summary: folded to its end, then sent as the stream of one compaction (K1)."""
+    """A summary, folded to its end, then sent as the stream of one compaction (K1)."""
 
     def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0

@@ -1,4 +1,4 @@
-"""The relay of a stream: frames of the same protocol, unchanged."""
+"""Relay of a stream: forwards frames of the same protocol unchanged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _ENDS = (Failed, Ended)
 
 
 class Relay:
-    """The same protocol: complete frames are forwarded unchanged; a partial frame is held, so that a cut shows as an
-    error."""
+    """Forwards complete frames unchanged. A partial frame is held, so that a cut is reported as an error."""
 
     def __init__(self, decoder: StreamDecoder) -> None:
         self.status = 200
@@ -33,15 +32,14 @@ class Relay:
             (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
             or len(held) + len(chunk) > _MAX_FAILURE_BYTES
         ):
-            # No error frame of the provider but unreadable bytes, or too many to search for secrets: they are not
-            # forwarded.
+            # Unreadable bytes, or too many to search for secrets, are not forwarded.
             self._broken = True
             held.clear()
             return self._decoder.broken(last.failure)
         is_over = type(last) in _ENDS
         if not held and (is_over or chunk.endswith(b"\n\n")):
             return chunk
-        # A blank line may be cut between two reads; searched bytes are not searched again.
+        # A blank line may be cut between two reads. Bytes before the seam are not searched again.
         start = len(held) - 1
         held += chunk
         end = len(held) if is_over else last_frame_end(held, start)
@@ -52,7 +50,7 @@ class Relay:
         return data
 
     def forward(self, chunk: bytes) -> bytes:
-        """After the terminal frame, or the provider's own error, whatever else it sends belongs to its ending."""
+        """After the terminal frame, or the provider's own error, all further bytes belong to its ending."""
         return b"" if self._broken else chunk
 
     def end(self, events: list[Event]) -> bytes:
@@ -62,9 +60,9 @@ class Relay:
 
 
 def _with_blank_line(frame: bytes) -> bytes:
-    """The last frame of a relayed stream with its blank line: the one repair of a response. The stream's end ends an
-    event here (S14), but the official Python SDKs drop one without a blank line, and with it the finish reason,
-    `message_stop` or `response.completed`. A frame without data needs none."""
+    """Add the blank line to the last frame of a relayed stream: the one repair of a response. The end of the stream
+    ends an event here (S14), but the official Python SDKs drop an event without a blank line, and with it the finish
+    reason, `message_stop` or `response.completed`. A frame without data needs none."""
     if has_data(frame) is None:
         return frame
     line_end = b"\r\n" if b"\r\n" in frame else b"\r" if b"\r" in frame else b"\n"
@@ -73,22 +71,22 @@ def _with_blank_line(frame: bytes) -> bytes:
 
 has_data = re.compile(rb"(?:\A|[\r\n])data").search
 
-# A line end and another, of whatever kind, are a blank line; a return and its line feed are one line end.
+# Two line ends of any kind make a blank line. A return and its line feed are one line end.
 _BLANK_LINES = (b"\n\n", b"\n\r", b"\r\r")
 _find_frame = re.compile(rb"(?:[^\n]++\n)*+\n++").match
 _skip_line_ends = re.compile(rb"[\r\n]*+").match
 
 
 def frame_end(data: bytes, start: int) -> int:
-    """Where the frame ends that begins here, with all line feeds behind its blank line."""
+    """Return the end of the frame at `start`, with all line feeds after its blank line."""
     frame = _find_frame(data, start)
     assert frame is not None
     return frame.end()
 
 
 def last_frame_end(held: bytearray, start: int) -> int:
-    """Where the last frame ends whose blank line is not before `start`; 0 if none. Before a `start` of -1 nothing was
-    held: there, line ends still belong to the frame before."""
+    """Return the end of the last frame whose blank line is not before `start`, or 0. A `start` of -1 means that nothing
+    was held: line ends at the start still belong to the previous frame."""
     blank = max(held.rfind(line_ends, max(start, 0)) for line_ends in _BLANK_LINES)
     if blank < 0 <= start:
         return 0

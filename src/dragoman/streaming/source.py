@@ -1,4 +1,4 @@
-"""The provider's side of a stream: its bytes to events, whatever it sends and however it ends."""
+"""The provider's side of a stream: converts its bytes to events that always end in `Ended` or `Failed`."""
 
 from __future__ import annotations
 
@@ -32,22 +32,21 @@ from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.wire.sse import SseReader
 from dragoman.wire.value_count import exceeds
 
-# Most JSON values of one event, as of a full response: a JSON reader holds the interpreter lock until all are built, so
-# more would stop the event loop from any thread.
+# Maximum JSON values of one event, or of a full response. The JSON reader holds the interpreter lock until all are
+# built, so more would block the event loop even from another thread.
 MAX_EVENT_VALUES = 2_000_000
-# The events of an answer that came whole.
 _FullDecoder: TypeAlias = Callable[[bytes], list[Event]]
 
 # Buffered until other events are sent, so that a failure can still be an HTTP error (S1).
 _OPENING = frozenset({Started, UsageReported, Heartbeat})
 # No content: a provider may send these for ever.
 _SILENT = _OPENING | {PartEnded}
-# Nothing is to be remembered of these.
+# Events that change no state of the stream.
 _PASSING = frozenset({PartGrew, PartEnded, Heartbeat})
 
 
 class Source:
-    """The provider's side: bytes to events, ending in `Ended` or `Failed` whatever happens."""
+    """Converts bytes to events, ending in `Ended` or `Failed` in every case."""
 
     __slots__ = (
         "_cleaned",
@@ -90,7 +89,7 @@ class Source:
         # A full response to a streamed request (S12): the data so far, and its decoder.
         self._decode_full = decode_full
         self._full_body: bytearray | None = None
-        # Once it has begun as a stream.
+        # Whether the data started as a stream.
         self._streams = False
         self.limit = limit
         self._reader = SseReader(limit=limit)
@@ -98,28 +97,28 @@ class Source:
         self._feed = self.decoder.feed
         self._stops = StopStage(stops) if stops else None
         self.pauses: PauseStage | None = None
-        # Makes the stage for a full response, whose pause costs nothing to watch for, whatever tools were declared.
+        # Makes the pause stage of a full response, where watching for a pause costs nothing.
         self.new_pauses: Callable[[], PauseStage] | None = None
         self.over = False
         self.is_past_opening = self.answered = False
-        # Whether content came since the last check.
+        # Whether content arrived since the last check.
         self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
-        # The usage before any content; and whether the usage of a failure is complete.
+        # The usage before any content, and whether the usage of a failure is complete.
         self.opening_usage: Usage | None = None
         self.counted = False
         # Name and stop reason of the response, once known.
         self.started: Started | None = None
         self.stop: Stop | None = None
-        # Approximate bytes of content so far: an encoder may repeat all of it at an end.
+        # Approximate bytes of content so far, because an encoder may repeat all of it at an end.
         self.content = 0
         # The number of calls, and the ID of the first.
         self.calls = 0
         self.first_call = ""
 
     def renew(self) -> None:
-        """Expect another stream of the same answer."""
+        """Expect another stream of the same response."""
         if self.pauses is not None:
             self.pauses.resumed()
         self._reader = SseReader(limit=self.limit)
@@ -129,7 +128,6 @@ class Source:
         self._streams = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete."""
         if not self._streams and self._gathered(chunk):
             return []
         events: list[Event] = []
@@ -169,7 +167,8 @@ class Source:
             events += frame_events
 
     def read_run(self, chunk: bytes) -> PartGrew | None:
-        """The growth in a chunk, if that is all of it and it has the form of earlier frames; None if it must be fed."""
+        """Return the growth if a chunk contains nothing else and has the form of earlier frames. If it returns None,
+        call `feed`."""
         decoder = self.decoder
         frames = decoder.text_frames
         if not frames.is_ready or len(chunk) > self.limit:
@@ -180,12 +179,11 @@ class Source:
         return self.grow(run)
 
     def grow(self, run: TextRun) -> PartGrew:
-        """The growth that a run is."""
         self.content += len(run.text)
         return self.decoder.grow(run)
 
     def _gathered(self, chunk: bytes) -> bool:
-        """Collect a full response; data with another start is a stream."""
+        """Collect a full response. Data with another start is a stream."""
         if self._full_body is not None:
             self._full_body += chunk
             return True
@@ -197,7 +195,7 @@ class Source:
         return False
 
     def call_ended(self) -> list[Event]:
-        """The events of a full response; empty for a stream."""
+        """Return the events of a full response; none for a stream."""
         whole, self._full_body = self._full_body, None
         if whole is None or self._decode_full is None:
             return []
@@ -211,7 +209,6 @@ class Source:
             return self._process([_broken(f"upstream answer could not be read: {error}")])
 
     def close(self) -> list[Event]:
-        """The events of the end of the data; the last one ends the response."""
         events: list[Event] = self.call_ended()
         if self.over:
             return events
@@ -230,7 +227,7 @@ class Source:
 
     @property
     def is_full(self) -> bool:
-        """Whether the answer comes whole, and is gathered."""
+        """Whether the provider sends a full response, which is collected."""
         return self._full_body is not None
 
     @property
@@ -245,7 +242,7 @@ class Source:
 
     @property
     def final_usage(self) -> Usage | None:
-        """The usage of the whole response, if it was reported before the end."""
+        """The usage of the full response, if it was reported before the end."""
         usage = None if self.over else self.decoder.final_usage
         if usage is None or self.pauses is None:
             return usage
@@ -253,14 +250,14 @@ class Source:
 
     @property
     def cut_short(self) -> bool:
-        """Whether a stop string ended the answer."""
+        """Whether a stop sequence ended the response."""
         return self._stops is not None and self._stops.matched
 
     def fail(self, failure: Failure) -> list[Event]:
-        """The events of an end that comes from outside."""
+        """Return the events for a failure from outside."""
         usage = None
         if self.pauses is not None and self.pauses.paused:
-            # Nothing goes on: the pause is over, and this is what followed it. Earlier usage is counted once.
+            # No stream follows: the pause ends the response. Earlier usage is counted once.
             reported = self.decoder.final_usage
             usage = None if reported is None else self.pauses.in_all(reported)
             self.pauses.resumed()
@@ -308,7 +305,7 @@ class Source:
             if kind not in _OPENING:
                 self.is_past_opening, self.answered = True, kind is not Failed
                 if kind is Stopped:
-                    # No content at all: the last usage is that of the end.
+                    # Without any content, the last usage is the total.
                     self.opening_usage = None
                 return
             if type(event) is UsageReported:
@@ -328,13 +325,13 @@ def _have_content(events: list[Event]) -> bool:
 
 
 def _check_values(data: bytes) -> None:
-    """Refuse JSON with too many values before they are built."""
+    """Reject JSON with too many values before they are built."""
     if exceeds(data, MAX_EVENT_VALUES):
         raise WireError("event stream", f"at most {MAX_EVENT_VALUES} values", "more")
 
 
 def _content_in(events: list[Event], size: int) -> int:
-    """The content of an event in bytes: of plain text its length, otherwise its whole size."""
+    """The content of an event in bytes: the length of plain text, otherwise the full size."""
     content = 0
     for event in events:
         if type(event) is PartGrew:

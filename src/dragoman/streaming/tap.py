@@ -1,7 +1,7 @@
-"""Tap: a watcher gets a stream's events, its frames, or both. `events` are those of the client, after pauses and stop
-strings; `frames` are the provider's bytes, cut between frames, with bytes outside of frames last. The stream is not
-changed. A relay forwards content frames unread, unless there is a tap for events. Text that only passes
-(`StreamPipeline.pass_content`) reaches a tap for events later than the client, some deltas as one run."""
+"""Tap: an observer of a stream's events, its frames, or both. `events` are the client's, after pauses and stop
+sequences. `frames` are the provider's bytes, cut between frames. The tap does not change the stream. A relay forwards
+content frames unread, unless there is a tap for events. Text that takes the fast path (`StreamPipeline.pass_content`)
+reaches an event tap later than the client, several deltas as one run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PlainEnd: TypeAlias = Callable[[bytes, int], int]
 
 
 class Tap(Struct, frozen=True, kw_only=True):
-    """The observers; neither may raise, or block the stream."""
+    """The observers. They must neither raise nor block."""
 
     events: Callable[[Sequence[Event]], None] | None = None
     frames: Callable[[bytes], None] | None = None
 
 
 class Watched:
-    """A lane whose stream is watched."""
+    """A client side with a tap."""
 
     def __init__(self, client_side: ClientSide, tap: Tap, limit: int) -> None:
         self._client_side = client_side
@@ -35,8 +35,7 @@ class Watched:
         self._frames = Frames(tap.frames, limit) if tap.frames is not None else None
 
     def skimmed(self, plain_end: PlainEnd | None) -> PlainEnd | None:
-        """How a relay may forward frames unread: not at all if events are wanted; otherwise frames are passed to the
-        tap, too."""
+        """How a relay may forward frames unread. With an event tap it may not; a frame tap gets the frames, too."""
         if self._events is not None or plain_end is None:
             return None
         if self._frames is None:
@@ -52,7 +51,6 @@ class Watched:
         return handed_on
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
-        """The client's bytes for the events of a chunk."""
         if self._frames is not None:
             self._frames.take(chunk)
         if self._events is not None and events:
@@ -60,13 +58,11 @@ class Watched:
         return self._client_side.take(chunk, events)
 
     def forward(self, chunk: bytes) -> bytes:
-        """The client's bytes for what comes after the end."""
         if self._frames is not None:
             self._frames.take(chunk)
         return self._client_side.forward(chunk)
 
     def end(self, events: list[Event]) -> bytes:
-        """The client's bytes for the last events."""
         if self._events is not None and events:
             self._events(events)
         if self._frames is not None:
@@ -75,27 +71,23 @@ class Watched:
 
     @property
     def status(self) -> int:
-        """The HTTP status of a collected answer."""
         return self._client_side.status
 
     @property
     def waiting(self) -> int:
-        """The number of events that had to wait so far."""
         return self._client_side.waiting
 
     @property
     def resume(self) -> tuple[JsonObject, ...] | None:
-        """The blocks to send again if the provider only paused."""
         return self._client_side.resume
 
     @property
     def failure(self) -> Failure | None:
-        """The problem of a response that the provider considers complete."""
         return self._client_side.failure
 
 
 class Frames:
-    """A stream's bytes, cut anywhere, as whole frames; half a frame beyond `limit` is handed on as it is."""
+    """Splits a stream's bytes, cut anywhere, into full frames. A partial frame beyond `limit` is forwarded as it is."""
 
     __slots__ = ("_hand_on", "_held", "_limit")
 
@@ -105,7 +97,7 @@ class Frames:
         self._held = bytearray()
 
     def take(self, chunk: bytes) -> None:
-        """Hand on the frames that are whole now."""
+        """Forward the frames that are complete now."""
         held = self._held
         if not chunk:
             return
@@ -122,7 +114,6 @@ class Frames:
             del held[:end]
 
     def close(self) -> None:
-        """Pass on the rest."""
         if self._held:
             self._hand_on(bytes(self._held))
             self._held.clear()

@@ -28,33 +28,32 @@ from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.sse import silent_end
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
-# Half a frame that is longer is read as any other.
+# Larger partial frames are read like any other.
 _SKIMMED = 256 * 1024
-# The cost of a waiting event in bytes: emitting it takes as long as encoding so many.
+# The cost of a waiting event in bytes: emitting it takes as long as encoding this many.
 _WAITING_EVENT = 64
-# As a number: that is found several times faster than bytes of length one.
+# A number, because searching for it is several times faster than for `bytes` of length one.
 _RETURN = 0x0D
 
 
 class Flow(IntEnum):
-    """The content of a read of a provider's stream."""
+    """The kind of content in a read from the provider."""
 
-    # Nothing but opening events so far: an error can still be a status (S1).
+    # Only opening events so far, so that an error can still be a status (S1).
     OPENING = 0
-    # No content: a sign of life, the end of a part, or half an event.
+    # No content: a heartbeat, the end of a part, or a partial event.
     QUIET = 1
-    # Text, reasoning, arguments or a part.
     CONTENT = 2
-    # The client's stream is over.
     OVER = 3
 
 
-# Members of an enumeration are slow to find.
+# Bound once, because looking up an enum member is slow.
 _OPENING, _QUIET, _CONTENT, _OVER = Flow
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """The translation of a provider's bytes, their content, and the buffered amounts (`held`, `gathered`)."""
+    """The result for a chunk: the client's bytes, the kind of content, and the buffered amounts (`held`,
+    `gathered`)."""
 
     out: bytes
     flow: Flow
@@ -62,12 +61,12 @@ class Advance(Struct, frozen=True, gc=False):
 
 
 class StreamPipeline:
-    """Translates one response: `feed` takes the provider's bytes and returns the client's, `close` ends it
-    (`dragoman.StreamTranslator` in the library). With `collect` the client requested no stream: `feed` returns nothing,
-    and `close` the full response for `status`. `finished`: the client's stream is over, perhaps before the provider's,
-    whose call may be cancelled. A paused provider may be called again `resumes` times (`paused`, `go_on`, `resume`).
-    `tap` watches, `cleaned` removes secrets from a failure, `altered` rewrites frames of a relayed stream other than
-    plain content."""
+    """Translates one response. `feed` takes the provider's bytes and returns the client's, `close` ends it
+    (`dragoman.StreamTranslator` in the library). With `collect`, for a client that requested no stream, `feed` returns
+    nothing and `close` the full response for `status`. `finished`: the client's stream is over, perhaps before the
+    provider's, whose call may then be cancelled. A paused provider may be called again `resumes` times (`paused`,
+    `go_on`, `resume`). `tap` observes, `cleaned` removes secrets from a failure, `altered` rewrites relayed frames
+    other than plain content."""
 
     def __init__(
         self,
@@ -89,10 +88,10 @@ class StreamPipeline:
         minted = reading = mint
         if minted is None or reading is None:
             seed = (request.body if request is not None else b"") + source.encode()
-            # Reading and writing mint on their own: which of them comes first depends on how the bytes were cut.
+            # Decoder and encoder have a mint each: their order of calls depends on how the bytes were cut.
             minted, reading = derived_mint(seed + b" written"), derived_mint(seed + b" read")
         self._ledger = Ledger()
-        # A relay loses nothing, however little of it is understood.
+        # A relay has no losses, even if it does not understand the content.
         read = Ledger() if relayed else self._ledger
         self._outer = outer
         # A relayed response stays unchanged in any form.
@@ -116,10 +115,10 @@ class StreamPipeline:
         else:
             self._client_side = Translation(inner, outer, context, minted, self._ledger)
         self._plain_end = inner.plain_end if relayed else None
-        # Whether chunks of nothing but content can be taken by `pass_content`: stages and watchers of frames see all.
+        # Whether `pass_content` may take chunks of plain content: other stages and frame taps must see every frame.
         self._passes = not context.stops and self._source.pauses is None and (tap is None or tap.frames is None)
         self._flows = False
-        # How plain text passes after a chunk of it.
+        # The fast path for plain text, once a chunk of it was read.
         self._passing: PassingText | None = None
         self._translation = self._client_side if isinstance(self._client_side, Translation) else None
         self._tap_events = None if tap is None else tap.events
@@ -127,10 +126,10 @@ class StreamPipeline:
             watched = self._client_side = Watched(self._client_side, tap, limit)
             self._plain_end = watched.skimmed(self._plain_end)
         if self._plain_end is not None:
-            # Frames of content are not read at all.
+            # Content frames are not read at all.
             self._source.decoder.text_frames.lessons = 0
         self._heartbeat = b"" if collect else inner.heartbeat
-        # The beginning of a relayed frame, until the rest of it comes.
+        # The partial frame of a relay.
         self._rest = bytearray()
         self._closed = False
         # The prepared result of `close`.
@@ -138,7 +137,7 @@ class StreamPipeline:
         self._altered = altered
 
     def advance(self, chunk: bytes) -> Advance:
-        """Process bytes; returns the client's bytes that are ready now, and the flow."""
+        """Process bytes. Return the client's bytes that are ready, and the flow."""
         source = self._source
         source.progressed = False
         out = self.feed(chunk)
@@ -153,8 +152,8 @@ class StreamPipeline:
         return Advance(out, flow, held + self.gathered if self._gathers else held)
 
     def pass_content(self, chunk: bytes) -> bytes | None:
-        """Take bytes that are nothing but more of the same content, the usual case, and give the client's bytes. None
-        if nothing was taken, and `advance` has to: it may be used alone."""
+        """Take bytes that only continue the same content, the usual case, and return the client's bytes. If it returns
+        None, nothing was taken: call `advance`."""
         if not self._flows:
             return None
         if (translation := self._translation) is not None:
@@ -167,7 +166,7 @@ class StreamPipeline:
         return chunk
 
     def _pass_run(self, chunk: bytes, translation: Translation) -> bytes | None:
-        """Pass a chunk as one run; later ones that differ in nothing but plain text pass without a look at it."""
+        """Process a chunk as one run. Later chunks that differ only in plain text take the fast path."""
         self._stop_passing()
         source = self._source
         growth = source.read_run(chunk)
@@ -185,7 +184,7 @@ class StreamPipeline:
         return translation.grow(growth)
 
     def _stop_passing(self) -> None:
-        """Let all stages have the text that has passed: the client has its bytes already."""
+        """Deliver the text of the fast path to all stages. The client has its bytes already."""
         if self._passing is None:
             return
         run, self._passing = self._passing.take(), None
@@ -193,7 +192,6 @@ class StreamPipeline:
             self._grow(self._source.grow(run), self._translation)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Process bytes; returns the client's bytes that are ready now, possibly none."""
         source = self._source
         self._flows = False
         self._stop_passing()
@@ -215,22 +213,21 @@ class StreamPipeline:
         return self._source.content + _WAITING_EVENT * self._client_side.waiting if self._gathers else 0
 
     def workload(self, chunk: bytes) -> int:
-        """The bytes that feeding this chunk processes; the end of a stream may release all buffered ones."""
+        """The bytes that feeding this chunk processes. The end of a stream may release all buffered bytes."""
         if self._source.over or self._source.is_full or (b"\n" not in chunk and b"\r" not in chunk):
             return 0
         size = self.held + len(chunk) + self.gathered
         if self._plain_end is None or not self._source.is_past_opening:
             return size
-        # Relayed frames of content are passed on unread.
+        # Relayed content frames are forwarded unread.
         return size - self._outer.plain_end(bytes(self._rest) + chunk, 0)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
-        """Forward relayed content frames unread: reading them would be most of their cost. Frames are taken in full, so
-        that the start of a frame is read together with its end. Other line ends, or a large frame, make the stream be
-        read as usual."""
+        """Forward relayed content frames unread, because reading them would be most of their cost. Only full frames are
+        forwarded. Other line ends, or a large frame, switch to normal reading."""
         source, rest = self._source, self._rest
         if rest:
-            # The buffer has no blank line: only the new bytes, and the seam, are searched.
+            # The buffer has no blank line, so only the new bytes and the seam are searched.
             met = chunk.startswith(b"\n") and rest.endswith(b"\n")
             rest += chunk
             if not met and b"\n\n" not in chunk and b"\r" not in chunk and len(rest) <= _SKIMMED:
@@ -240,7 +237,7 @@ class StreamPipeline:
         if source.over or _RETURN in chunk:
             self._plain_end = None
             return self.feed(chunk)
-        # Frames are read whole: after the first content the source is always between two of them.
+        # After the first content, the source is always between two frames.
         at = plain_end(chunk, 0) if source.is_past_opening else 0
         if at:
             source.progressed = True
@@ -248,7 +245,7 @@ class StreamPipeline:
                 return chunk
         end = chunk.rfind(b"\n\n") + 2
         if end == 1:
-            # One more line end behind the last frame may have come by itself.
+            # One more line end after the last frame may have arrived by itself.
             end = int(chunk.startswith(b"\n"))
         if len(chunk) - end > _SKIMMED:
             self._plain_end = None
@@ -266,7 +263,7 @@ class StreamPipeline:
                 taken = self._client_side.take(frame, events)
                 out.append(taken if self._altered is None else self._altered(taken))
                 if not events and source.between:
-                    # After one event without effect there may be very many, of three bytes each.
+                    # There may be very many events without effect, of three bytes each.
                     silent_from = following
                     following = silent_end(chunk, silent_from, source.limit)
                     out.append(self._client_side.forward(chunk[silent_from:following]))
@@ -279,13 +276,13 @@ class StreamPipeline:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def call_ended(self) -> bytes:
-        """The provider's call is over: a full response can be sent now."""
+        """The provider's call is over: send a full response now."""
         self._stop_passing()
         events = [] if self.finished else self._source.call_ended()
         return self._client_side.take(b"", events) if events else b""
 
     def close(self) -> bytes:
-        """End the provider's stream; returns the terminator, or the client's error form if it broke off."""
+        """End the provider's stream. Return the terminator, or the client's error form if the provider broke off."""
         if self._closed:
             return b""
         self._closed = True
@@ -301,18 +298,18 @@ class StreamPipeline:
         return out if self._altered is None else self._altered(out)
 
     def close_ahead(self, changed: Callable[[bytes], bytes] | None = None) -> None:
-        """Do the work of `close` now; the later `close` returns its result, `changed` by a function if given."""
+        """Do the work of `close` now. The later `close` returns its result, processed by `changed` if given."""
         out = self.close()
         self._ahead = out if changed is None else changed(out)
         self._closed = False
 
     @property
     def is_closed_ahead(self) -> bool:
-        """Whether the work of `close` is done."""
+        """Whether `close_ahead` was called."""
         return self._ahead is not None
 
     def fail(self, failure: Failure) -> bytes:
-        """End the stream from outside, because of a limit or a lost connection; give the client's error form."""
+        """End the stream because of a limit or a lost connection. Return the client's error form."""
         if self._closed:
             return b""
         self._closed = True
@@ -321,22 +318,21 @@ class StreamPipeline:
 
     @property
     def is_past_opening(self) -> bool:
-        """Whether anything beyond opening events was read: from then on an error can no longer be a status (S1)."""
+        """Whether anything beyond opening events was read, so that an error can no longer be a status (S1)."""
         return self._source.is_past_opening
 
     @property
     def answered(self) -> bool:
-        """Whether there was anything of an answer, whatever became of it."""
+        """Whether any part of a response arrived."""
         return self._source.answered
 
     @property
     def finished(self) -> bool:
-        """Whether the client's stream is over."""
         return self._source.over
 
     @property
     def cut_short(self) -> bool:
-        """Whether a stop string ended the answer here, so that the provider's call is to be cancelled (S11)."""
+        """Whether a stop sequence ended the response, so that the provider's call must be cancelled (S11)."""
         return self._source.cut_short
 
     @property
@@ -346,7 +342,6 @@ class StreamPipeline:
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
-        """The losses so far."""
         return loss_lines(self._ledger.losses)
 
     @property
@@ -356,12 +351,11 @@ class StreamPipeline:
 
     @property
     def usage(self) -> Usage | None:
-        """The latest token counts."""
         return self._source.final_usage or self._source.usage
 
     @property
     def started(self) -> Started | None:
-        """ID and model of the response, once it has begun."""
+        """ID and model of the response, once it has started."""
         return self._source.started
 
     @property
@@ -371,7 +365,7 @@ class StreamPipeline:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the counts are those of the whole response, and not of its start."""
+        """Whether the counts are those of the full response, not of its start."""
         source = self._source
         if source.stop is None:
             return source.counted or source.final_usage is not None
@@ -379,12 +373,11 @@ class StreamPipeline:
 
     @property
     def first_call(self) -> str:
-        """The ID of the first call; "" if none was."""
+        """The ID of the first call, or ""."""
         return self._source.first_call
 
     @property
     def status(self) -> int:
-        """The HTTP status of a collected answer."""
         return self._client_side.status
 
     @property
@@ -397,12 +390,12 @@ class StreamPipeline:
 
     @property
     def paused(self) -> bool:
-        """Whether the provider is to be called again with `resume`, and its next stream fed after `go_on`."""
+        """Whether the provider must be called again with `resume`, and its next stream fed after `go_on`."""
         pauses = self._source.pauses
         return pauses is not None and pauses.paused
 
     def go_on(self) -> None:
-        """Expect the stream of the call that resumes the answer; the client sees one answer without a break."""
+        """Expect the stream of the next call. The client sees one response without a break."""
         self._ahead, self._flows = None, False
         self._source.renew()
 
@@ -414,7 +407,7 @@ def _decode_full(outer: Codec, context: TranslationContext, ledger: Ledger, body
 
 
 def _to_bytes(chunk: object) -> bytes:
-    """Bytes in one of their other forms; text is no stream."""
+    """Bytes in one of their other forms. Strings are rejected."""
     if isinstance(chunk, bytearray | memoryview):
         return bytes(chunk)
     raise WireError("", "bytes", kind_of(chunk))
