@@ -1,2 +1,2 @@
-"""Prices, context windows and output limits of models, as data (decisions 25 and 26). Rates are whole pico-dollars,
-costs whole nano-dollars; an unknown value is None and never 0. Nothing here has a clock, a socket or a directory."""
+"""Prices, context windows and output limits of models, as data (decisions 25 and 26). Rates are integer pico-dollars,
+costs integer nano-dollars. An unknown value is None, never 0. This package uses no clock, socket or directory."""

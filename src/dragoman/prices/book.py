@@ -1,6 +1,5 @@
-"""Price book: the entry of a provider's model, and its prices at a time, overrides included. Unknown stays unknown:
-without an entry or a price, or if the provider charges otherwise, the price is None. No model gets the price of a
-similar one."""
+"""Price book: looks up the prices of a provider's model at a time, with the operator's overrides. The price is None if
+there is no entry or no price, or if the provider charges by other units. No model gets the price of a similar one."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from dragoman.prices.table import (
     read_provider_prices,
 )
 
-# Providers of the catalogue whose shelf has another name; "" is one that is not paid by the token.
+# Providers of the catalogue with another name in the price table; "" for providers that do not charge by the token.
 _TABLE_NAMES = {
     "xai": "x-ai",
     "moonshot": "moonshotai",
@@ -40,7 +39,7 @@ _TABLE_NAMES = {
     "vertex": "google",
     "azure-anthropic": "azure",
 }
-# Prefixes that a provider's names may have beyond those of its shelf.
+# Additional prefixes of model names at a provider.
 _PREFIXES = {"google": ("models/", "google/", "anthropic/", "publishers/")}
 # Providers whose regional endpoints cost more than their list price (pitfall 410).
 _REGIONAL = frozenset({"vertex"})
@@ -52,18 +51,17 @@ _ALWAYS = float("inf")
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """Prices and limits of a model at a provider, between two times (seconds since 1970)."""
+    """Prices and limits of a model at a provider, within a period (Unix seconds)."""
 
-    # The entry of the book as `shelf/model`, and the override that changes it; "" if there is none.
+    # The entry as `provider/model`, and the key of the override; "" if there is none.
     entry: str = ""
     override: str = ""
-    # Rates of the standard tier; None if that is not known.
+    # Rates of the standard tier, or None.
     standard: TieredRates | None = None
-    # Rates of other tiers, by name.
     tiers: Mapping[str, TieredRates] = {}
     context_window: int | None = None
     max_output_tokens: int | None = None
-    # Classes of tokens that have prices of their own which are not known here.
+    # Token classes with prices of their own that the book does not have.
     apart: tuple[str, ...] = ()
     since: float = -_ALWAYS
     until: float = _ALWAYS
@@ -75,7 +73,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class Override(Struct, frozen=True, kw_only=True):
-    """An operator's override of a model; None means as in the price book."""
+    """An operator's override of a model. None means as in the price book."""
 
     rates: Rates = Rates()
     tiers: Mapping[str, Rates] = {}
@@ -84,19 +82,18 @@ class Override(Struct, frozen=True, kw_only=True):
 
     @property
     def has_prices(self) -> bool:
-        """Whether it has any price."""
         return self.rates != Rates() or bool(self.tiers)
 
 
 class PriceBook:
-    """A table with overrides. It is read on first use, and caches lookups."""
+    """A price table with overrides. It is loaded on first use, and lookups are cached."""
 
     def __init__(
         self, source: Callable[[], PriceBookTable] = own_table, overrides: Mapping[str, Override] | None = None
     ) -> None:
         self._source = source
         self._overrides = dict(overrides or {})
-        # The longest beginning of a name decides.
+        # The longest matching prefix counts.
         self._patterns = sorted((key for key in self._overrides if key.endswith("*")), key=len, reverse=True)
         self._loaded: PriceBookTable | None = None
         self._indexes: dict[str, _PriceIndex | None] = {}
@@ -104,14 +101,13 @@ class PriceBook:
 
     @property
     def table(self) -> PriceBookTable:
-        """The table, read with the first question."""
         if self._loaded is None:
             self._loaded = self._source()
         return self._loaded
 
     def find(self, label: str, model: str, now: float, *, name: str = "", region: str = "") -> ModelFacts | None:
-        """The entry of a model at a time (seconds since 1970), or None. `label` is the provider's name in rules;
-        `name`, if it has one of its own, is its name in overrides."""
+        """Find a model's entry at a time (Unix seconds), or None. `label` is the provider's vendor in the table; `name`
+        is its name in overrides, if different."""
         key = (label, model, name, region)
         cached = self._cache.get(key)
         if cached is not None and cached[1] <= now < cached[2]:
@@ -124,7 +120,7 @@ class PriceBook:
         return facts
 
     def entries(self, now: float) -> Iterator[tuple[str, ModelFacts]]:
-        """Every entry of the table by its shelf, without overrides."""
+        """Yield every entry of the table with its provider, without overrides."""
         for provider in self.table.providers:
             index = self._index(provider)
             if index is not None:
@@ -132,12 +128,12 @@ class PriceBook:
                     yield provider, _facts_at(f"{provider}/{row.id}", read_facts(row.facts), now)
 
     def find_model(self, provider: str, model: str) -> PricedModel | None:
-        """The entry of a name among the provider's prices."""
+        """Find a model in the prices of a provider."""
         index = self._index(provider)
         return index.find_model(model.lower()) if index is not None else None
 
     def override_of(self, name: str, model: str) -> tuple[str, Override] | None:
-        """The override of a provider's model, with its key."""
+        """Find the override of a provider's model, with its key."""
         target = f"{name}/{model}"
         if target in self._overrides:
             return target, self._overrides[target]
@@ -179,7 +175,7 @@ class PriceBook:
             fallback = self._index(other)
             row = fallback.find_model(model) if fallback is not None else None
             if row is not None:
-                # Another's tiers are not its own.
+                # The tiers of another provider do not apply here.
                 return _facts_at(f"{other}/{row.id}", replace(read_facts(row.facts), variants=()), now)
         return None
 
@@ -187,14 +183,14 @@ class PriceBook:
         if name not in self._indexes:
             raw = self.table.providers.get(name) if name else None
             if raw is None:
-                # Names come from a configuration, and are few.
+                # Provider names come from a configuration, so the cache stays small.
                 return None
             self._indexes[name] = _PriceIndex(read_provider_prices(raw))
         return self._indexes[name]
 
 
 class _PriceIndex:
-    """The models of a provider, ready to be looked up: whole names first, other rules in their order."""
+    """The models of a provider, indexed: exact names first, other rules in their order."""
 
     def __init__(self, prices: ProviderPrices) -> None:
         self.models = prices.models
@@ -209,7 +205,7 @@ class _PriceIndex:
                     self._rules.append((place, _matcher(rule)))
 
     def find_model(self, model: str) -> PricedModel | None:
-        """The first model that a name in lower case means."""
+        """Find the first model that matches a name in lower case."""
         first = self._exact.get(model, len(self.models))
         for place, matches in self._rules:
             if place >= first:
@@ -237,7 +233,7 @@ def _matcher(rule: MatchRule) -> Callable[[str], bool]:
     return lambda name: pattern.search(name) is not None
 
 
-# A date without hyphens at the end of a name, as some write it.
+# A date without hyphens at the end of a name.
 _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
 
 
@@ -253,14 +249,14 @@ def _spellings(provider: str, model: str) -> Iterator[str]:
 
 
 def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
-    """The price at a time, and its validity."""
+    """The price at a time, with its period of validity."""
     since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
     standard = _holding(facts.prices, now)
     tiers: dict[str, TieredRates] = {}
     if standard is not None:
         for variant in reversed(facts.variants):
             if _holds(variant.when, now):
-                # The first variant with a class wins, so it is applied last here.
+                # The first variant of a tier wins, so variants are applied in reverse.
                 tiers[variant.tier] = overlay(tiers.get(variant.tier, standard), variant.rates)
     return ModelFacts(
         entry=entry,
@@ -274,7 +270,7 @@ def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
 
 
 def _holding(prices: tuple[DatedPrice, ...], now: float) -> TieredRates | None:
-    """The last price that holds; the first one if none does."""
+    """The last price that is valid, otherwise the first one."""
     for dated in reversed(prices):
         if _holds(dated.when, now):
             return dated.rates
@@ -292,7 +288,7 @@ def _holds(when: DateRange, now: float) -> bool:
 
 
 def _span(whens: Iterable[DateRange], now: float) -> tuple[float, float]:
-    """The time around a moment in which nothing changes."""
+    """The period around a time in which no price changes."""
     since, until = -_ALWAYS, _ALWAYS
     midnight = now - now % _DAY
     for when in whens:
@@ -311,7 +307,7 @@ def _span(whens: Iterable[DateRange], now: float) -> tuple[float, float]:
 
 
 def overlay(below: TieredRates, above: TieredRates) -> TieredRates:
-    """A ladder whose rates are those of `above` where it has any, else those of `below`."""
+    """Combine tiered rates: rates of `above` where it has any, else those of `below`."""
     thresholds = sorted({step.above for tiered in (below, above) for step in tiered.steps})
     return TieredRates(
         base=_over(below.base, above.base),
@@ -336,7 +332,7 @@ def _over(below: Rates, above: Rates) -> Rates:
 
 
 def _overridden(facts: ModelFacts, key: str, override: Override) -> ModelFacts:
-    """The facts with an operator's overrides. An override of prices removes the tiers of the price book."""
+    """Apply an operator's override. If it has prices, the tiers of the price book are removed."""
     standard, tiers = facts.standard, facts.tiers
     if override.has_prices:
         standard = overlay(standard or TieredRates(base=Rates()), TieredRates(base=override.rates))

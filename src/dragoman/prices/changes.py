@@ -1,6 +1,6 @@
-"""Price changes between a new price book and the present one, to be confirmed. Models are compared by look-up, so an
-entry that takes another's names is a change of price. All prices count, those of tiers and other days too, by their
-bounds; tiers also one by one, since a large change could hide between the bounds of others."""
+"""Price changes between two price books. Large changes need a confirmation. Models are compared by look-up, so an entry
+that takes over another's names counts as a change. All prices count, including those of tiers and other days, by their
+lowest and highest rate. Tiers also count one by one, because bounds could hide a large change."""
 
 from __future__ import annotations
 
@@ -15,32 +15,29 @@ from dragoman.prices.table import ModelPricing, PriceBookTable, Rates, TieredRat
 
 # A price that falls below this fraction, or rises above this multiple, needs a confirmation.
 _LARGE_FACTOR = 10
-# The name of the tier without a name.
 _STANDARD = "standard"
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """The lowest and the highest of a model's rates for one class, in pico-dollars."""
+    """The lowest and the highest rate of a model for one token class, in pico-dollars."""
 
     low: int
     high: int
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One class of one model; None is that there is no price."""
+    """The change of one token class of one model. None means no price."""
 
-    # As `shelf/model`.
+    # As `provider/model`.
     entry: str
-    # The name of the class, as in `Rates`.
     member: str
     before: Bounds | None
     after: Bounds | None
-    # The tier that it is about; "" is all of them.
+    # The tier of the change; "" means all tiers.
     tier: str = ""
 
     @property
     def is_large(self) -> bool:
-        """Whether the change needs a confirmation."""
         before, after = self.before, self.after
         if before is None or after is None:
             return False
@@ -52,7 +49,7 @@ def _is_large(before: int, after: int) -> bool:
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """All differences between two books: entries that are new or gone, and rates that are others."""
+    """All differences between two books: new entries, removed entries, and changed rates."""
 
     new: tuple[str, ...]
     removed: tuple[str, ...]
@@ -60,12 +57,11 @@ class Changes(Struct, frozen=True, kw_only=True):
 
     @property
     def large(self) -> tuple[Change, ...]:
-        """Changes that need a confirmation."""
         return tuple(change for change in self.rates if change.is_large)
 
 
 def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
-    """The changes for a user of `before`."""
+    """Return the changes for a user of `before`."""
     old, new = dict(_entries(before)), dict(_entries(after))
     book = PriceBook(lambda: after)
     rates: list[Change] = []
@@ -81,7 +77,7 @@ def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
 
 
 def _entries(table: PriceBookTable) -> Iterator[tuple[tuple[str, str], ModelPricing]]:
-    """Every model that can be looked up by its name."""
+    """Yield every model that can be looked up by its name."""
     book = PriceBook(lambda: table)
     for provider, raw in table.providers.items():
         for row in read_provider_prices(raw).models:
@@ -109,7 +105,7 @@ def _changes(entry: str, tier: str, before: Iterable[TieredRates], after: Iterab
 
 
 def _rates_by_tier(facts: ModelPricing) -> dict[str, list[TieredRates]]:
-    """The rates of each tier, those of all days."""
+    """The rates of each tier on all days."""
     by_tier = {_STANDARD: [dated.rates for dated in facts.prices]}
     for variant in facts.variants:
         by_tier.setdefault(variant.tier, []).append(variant.rates)
@@ -128,5 +124,4 @@ def _bounds(tiers: Iterable[TieredRates]) -> dict[str, Bounds]:
 
 
 def named(rates: Rates) -> dict[str, int | None]:
-    """The rates by the names of their classes."""
     return asdict(rates)

@@ -1,5 +1,5 @@
-"""Token classes: a usage as disjoint classes of tokens, so that each is paid once. Some of it is in members outside the
-model: cache lifetimes, speed, region, and tools that ran with the response."""
+"""Token classes: splits a usage into disjoint classes, so that each token is billed once. It also reads members outside
+the model: cache lifetimes, speed, region, and runs of tools during the response."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.response import Usage
 
 STANDARD = ""
-# Names of the standard tier, and synonyms of others.
+# Names of the standard tier, with synonyms of other vendors.
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
 _STANDARD_REPORTED = _STANDARD_TIERS | {None}
 _SAME = {"fast": "priority"}
-# Where the reported tier is wrong, the requested one counts: the backend of Codex answers `default` to `priority`.
+# Providers that report a wrong tier, so that the requested one counts: Codex's backend reports `default` for
+# `priority`.
 BILLED_BY_REQUESTED_TIER = frozenset({"codex"})
-# Places that cost what others do.
+# Regions without a price of their own.
 _ANYWHERE = frozenset({"", "global", "not_available"})
 # Maximum characters of providers' names, and maximum number of cache lifetimes.
 _MAX_WORD_LENGTH = 64
 _MAX_LIFETIMES = 16
 # Maximum turns and runs of one response.
 _MAX_RUNS = 1000
-# Kinds of tokens within others, as they are counted in the details of a total.
+# Kinds of tokens in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
 
 class TokenClasses(Struct, frozen=True):
-    """Disjoint counts; `thinking` alone is of the output, since most pay no price of its own for it."""
+    """Disjoint counts, except `thinking`: it is part of the output, because most vendors have no price for it."""
 
     input: int = 0
     cache_read: int = 0
@@ -44,7 +45,7 @@ class TokenClasses(Struct, frozen=True):
 
     @property
     def total_input(self) -> int:
-        """All input, cached or not: thresholds are compared with this."""
+        """All input, cached or not. Thresholds of tiers are compared with it."""
         counted = self.input + self.cache_read + self.cache_write + self.cache_write_1h
         if not self.others:
             return counted
@@ -55,14 +56,14 @@ _WRITTEN = "cache_write"
 
 
 class BilledRun(Struct, frozen=True, kw_only=True):
-    """A billed run with a response, outside its totals; `model` is "" for the answer's own."""
+    """A billed run during a response, outside its totals. `model` is "" for the model of the response."""
 
     model: str
     tokens: TokenClasses
 
 
 def tokens_of(usage: Usage) -> TokenClasses:
-    """The classes of an answer's totals."""
+    """The token classes of a usage."""
     read, written, output = usage.cache_read or 0, usage.cache_write or 0, usage.output
     plain = usage.input - read - written
     if plain < 0:
@@ -72,7 +73,7 @@ def tokens_of(usage: Usage) -> TokenClasses:
     if thinking > output:
         thinking = output
     if extras is None or not has_details(extras.fields):
-        # As nearly all are, and each is counted while others wait.
+        # The fast path for nearly all usages, because counting runs on the event loop.
         return TokenClasses(plain, read, written, 0, output, thinking, searches)
     fields = extras.fields
     hour, written, others = _lifetimes(fields, written)
@@ -82,18 +83,18 @@ def tokens_of(usage: Usage) -> TokenClasses:
     return TokenClasses(plain, read, written, hour, output, thinking, searches, others=others)
 
 
-# If half an hour is the usual lifetime, the price of written tokens is that of this:
+# If half an hour is the default lifetime, the price of cache writes is that of this lifetime:
 # https://developers.openai.com/api/docs/guides/prompt-caching
 _USUAL_LIFETIME = "ttl_30m_tokens"
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 _DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
-# Members with more details of classes than the totals.
+# Members with more details of token classes than the totals.
 _DETAIL_MEMBERS = _DETAILS | {"cache_creation"}
 
 
 def has_details(fields: JsonObject) -> bool:
-    """Whether members have details of classes beyond the totals: many are zero."""
+    """Whether members have non-zero details beyond the totals."""
     if _DETAIL_MEMBERS.isdisjoint(fields):
         return False
     for place in _DETAIL_MEMBERS:
@@ -104,8 +105,8 @@ def has_details(fields: JsonObject) -> bool:
 
 
 def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, int]]:
-    """Of written tokens those cached for an hour, as usual, and for other lifetimes. These are parts of the total;
-    without a total they are the total."""
+    """Split cache writes: those for an hour, for the default lifetime, and for others. Without a total, their sum is
+    the total."""
     split = fields.get("cache_creation")
     if isinstance(split, dict):
         hour = _count(split, "ephemeral_1h_input_tokens")
@@ -137,15 +138,15 @@ def _counts(fields: JsonObject, places: tuple[str, ...]) -> Iterator[tuple[str, 
 
 def _count(fields: JsonObject, name: str) -> int:
     value = fields.get(name)
-    # `bool` is another type.
+    # `bool` is not counted as a number.
     return value if type(value) is int and value > 0 else 0
 
 
 def tier_of(usage: Usage, requested_tier: str = "", label: str = "") -> str:
-    """The tier that a response was served in, as the price book names it; "" is standard. The reported tier counts, not
-    the requested one, but for providers that report it wrongly."""
+    """The tier that served a response, in the price book's spelling; "" is standard. The reported tier counts, not the
+    requested one, except for providers that report it wrongly."""
     if usage.extras is None and not requested_tier and usage.service_tier in _STANDARD_REPORTED:
-        # As nearly all are, and each is priced while others wait.
+        # The fast path for nearly all usages, because pricing runs on the event loop.
         return STANDARD
     tier = (usage.service_tier or "")[:_MAX_WORD_LENGTH]
     if requested_tier and label in BILLED_BY_REQUESTED_TIER:
@@ -154,7 +155,7 @@ def tier_of(usage: Usage, requested_tier: str = "", label: str = "") -> str:
     if tier in _STANDARD_TIERS and "speed" not in fields and "inference_geo" not in fields:
         return STANDARD
     parts = [_SAME.get(tier, tier)] if tier not in _STANDARD_TIERS else []
-    # Both have a price of their own.
+    # Speed and region have prices of their own.
     speed, place = fields.get("speed"), fields.get("inference_geo")
     if isinstance(speed, str) and speed not in _STANDARD_TIERS:
         parts.append(f"speed-{speed[:_MAX_WORD_LENGTH]}")
@@ -169,26 +170,25 @@ def _strings(value: JsonValue) -> Iterator[str]:
 
 
 def has_runs(usage: Usage) -> bool:
-    """Whether a response reports turns of its own, or runs with it."""
+    """Whether a response reports several turns or runs."""
     return usage.extras is not None and "iterations" in usage.extras.fields
 
 
 def has_too_many_runs(usage: Usage) -> bool:
-    """Whether it reports more of them than any real response; each takes time to price."""
+    """Whether it reports more runs than a real response has. Each takes time to price."""
     steps = usage.extras.fields.get("iterations") if usage.extras is not None else None
     return isinstance(steps, list) and len(steps) > _MAX_RUNS
 
 
 def runs_of(usage: Usage) -> Iterator[BilledRun]:
-    """Runs with the response: compactions and advisers. Turns of the answer itself are in its totals."""
+    """Runs during the response: compactions and advisers. Turns of the response itself are in its totals."""
     for step in _iterations(usage):
         if step.get("type") in ("compaction", "advisor_message"):
             yield BilledRun(model=next(_strings(step.get("model")), ""), tokens=_step(step))
 
 
 def server_of(usage: Usage) -> str:
-    """The model that responded in place of the requested one, if the provider fell back to another; "" if it did
-    not."""
+    """The model that responded instead of the requested one, if the provider fell back; otherwise ""."""
     for step in _iterations(usage):
         if step.get("type") == "fallback_message":
             return next(_strings(step.get("model")), "")

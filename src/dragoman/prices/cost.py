@@ -1,6 +1,6 @@
-"""Cost of tokens in nano-dollars: the one function for records, budgets and routing. Each class is rounded once, half
-up; the total is the sum of the classes. If a class has tokens and no known rate, it and the total have no cost: a
-missing price never makes a response cheap."""
+"""Cost of tokens in nano-dollars, for records, budgets and routing. Each token class is rounded once, half up, and the
+total is the sum of the classes. If a class has tokens and no known rate, it and the total are unknown: a missing price
+never makes a response cheap."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from dragoman.prices.table import TieredRates
 
 PICO = 1000
 _NEVER_MORE_EXPENSIVE = frozenset({"flex", "batch"})
-# The classes, in the order of the rates.
+# The token classes, in the order of the rates.
 CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
-# Looks up another model of the same provider.
 Find: TypeAlias = Callable[[str], ModelFacts | None]
 
 
 class Cost(Struct, frozen=True):
-    """Nano-dollars by class, in the order of the rates; None where tokens were used whose price is not known."""
+    """Cost by token class in nano-dollars, in the order of the rates. None if the price of used tokens is unknown."""
 
     input: int | None = 0
     output: int | None = 0
@@ -33,20 +32,19 @@ class Cost(Struct, frozen=True):
     thinking: int | None = 0
     search: int | None = 0
     request: int | None = 0
-    # Where the prices are from: the entry of the book, and the tier.
+    # The source of the prices: entry and tier of the price book.
     entry: str = ""
     tier: str = STANDARD
-    # The classes without a price, and whatever else has none.
+    # Token classes and runs without a price.
     unpriced: tuple[str, ...] = ()
 
     @property
     def total(self) -> int | None:
-        """The sum of the classes; None if anything is without a price."""
+        """The sum of the classes, or None if one is unpriced."""
         return None if self.unpriced else sum(amount or 0 for amount in self.classes)
 
     @property
     def classes(self) -> tuple[int | None, ...]:
-        """The amounts, in the order of the rates."""
         return (
             self.input,
             self.output,
@@ -62,7 +60,7 @@ class Cost(Struct, frozen=True):
 def cost_of(
     facts: ModelFacts | None, usage: Usage, tier: str | None = None, *, find: Find = lambda model: None
 ) -> Cost:
-    """The cost of a response. `tier` overrides the usage's; `find` gives other models that worked for it."""
+    """The cost of a response. `tier` overrides the usage's tier. `find` looks up other models that ran during it."""
     tier = tier_of(usage) if tier is None else tier
     if not has_runs(usage):
         return price(facts, tokens_of(usage), tier)
@@ -78,8 +76,8 @@ def cost_of(
 def estimate(
     facts: ModelFacts | None, input_tokens: int, cached_tokens: int, output_tokens: int, tier: str = STANDARD
 ) -> Cost:
-    """The approximate cost of a request; `cached_tokens` are part of the input, and paid as such if caching has no
-    price. A tier that is never dearer costs the standard price if it has none of its own."""
+    """The approximate cost of a request. `cached_tokens` are part of the input, and cost as much if caching has no
+    price. A tier that is never more expensive costs the standard price if it has none of its own."""
     if tier in _NEVER_MORE_EXPENSIVE and (facts is None or tier not in facts.tiers):
         tier = STANDARD
     rates = facts.rates if facts is not None else None
@@ -95,7 +93,7 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
         return _unpriced(facts, tier, f"tier {tier}")
     rates = tiered.rates_for(tokens.total_input) if tiered.steps else tiered.base
     thinking = tokens.thinking if rates.thinking is not None else 0
-    # Most have only input, output and cached input, and each call takes time.
+    # Most usages have only input, output and cached input. This fast path saves time on the event loop.
     amounts = (
         _amount(tokens.input, rates.input),
         _amount(tokens.output - thinking, rates.output),
@@ -114,14 +112,14 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
 
 
 def tiered_rates_of(facts: ModelFacts | None, tier: str) -> TieredRates | None:
-    """The prices of a tier; None if they are not known."""
+    """The prices of a tier, or None."""
     if facts is None or facts.standard is None:
         return None
     return facts.standard if tier == STANDARD else facts.tiers.get(tier)
 
 
 def nano(count: int, rate: int) -> int:
-    """A count times a rate in pico-dollars, as nano-dollars, rounded half up."""
+    """Multiply a count by a rate in pico-dollars. The result is in nano-dollars, rounded half up."""
     return (count * rate + PICO // 2) // PICO
 
 

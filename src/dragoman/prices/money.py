@@ -1,16 +1,15 @@
-"""Money: integer amounts as exact dollars in text."""
+"""Money formatting: integer amounts as exact dollars in text."""
 
 from __future__ import annotations
 
-# Nano-dollars in a dollar.
 NANO = 10**9
-# Pico-dollars in a dollar for a million tokens, and in one for a single piece.
+# Pico-dollars of a rate of one dollar per million tokens, and per single piece.
 PER_MILLION, PER_PIECE = 10**6, 10**12
 
 
 def in_units(amount: int, unit: int) -> str:
-    """An amount in units that are a power of ten, without trailing zeros."""
-    # With its unit before it a part has all its noughts.
+    """Format an amount in units that are a power of ten, without trailing zeros."""
+    # Adding one unit keeps the leading zeros of the fraction.
     if 0 < amount < unit:
         return f"0.{f'{unit + amount}'[1:].rstrip('0')}"
     if amount < 0:
@@ -20,7 +19,7 @@ def in_units(amount: int, unit: int) -> str:
 
 
 def short_dollars(nano: int) -> str:
-    """A cost in few letters: to the cent from a dollar on, to a hundredth of one below."""
+    """Format a cost briefly: to the cent from one dollar on, below to a hundredth of a cent."""
     if nano >= NANO - NANO // 200:
         return f"${(nano + NANO // 200) // (NANO // 100) / 100:.2f}"
     if 0 < nano < NANO // 10_000:
@@ -30,11 +29,11 @@ def short_dollars(nano: int) -> str:
 
 
 def least_dollars(nano: int) -> str:
-    """The same for a minimum cost: of the smallest ones all digits."""
+    """Format a minimum cost briefly, the smallest ones with all digits."""
     return dollars(nano) if 0 < nano < NANO // 10_000 else short_dollars(nano)
 
 
 def dollars(nano: int) -> str:
-    """A cost as it is shown: at least to the cent."""
+    """Format a cost exactly, with at least two decimals."""
     whole, _, decimals = in_units(abs(nano), NANO).partition(".")
     return f"{'-' if nano < 0 else ''}${whole}.{decimals.ljust(2, '0')}"

@@ -1,5 +1,5 @@
-"""Price source: the public price collection https://github.com/pydantic/genai-prices, compiled into a table. Rates are
-dollars per million tokens, or per thousand searches or requests; other rates are left out."""
+"""Price source: compiles the public price collection https://github.com/pydantic/genai-prices into a price table. Rates
+are dollars per million tokens, or per thousand searches or requests. Other rates are left out."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dragoman.prices.table import (
 )
 
 SOURCE = "genai-prices"
-# Pico-dollars per token in a dollar for a million of them, and per piece in a dollar for a thousand.
+# Pico-dollars per token at one dollar per million tokens, and per piece at one dollar per thousand.
 _OF_MILLION, _OF_THOUSAND = 10**6, 10**9
-# The classes of the table by their names there.
+# Token classes by their names in the source.
 _CLASSES = {
     "input_mtok": ("input", _OF_MILLION),
     "output_mtok": ("output", _OF_MILLION),
@@ -39,17 +39,17 @@ _CLASSES = {
     "requests_kcount": ("request", _OF_THOUSAND),
 }
 _TOKENS = "_mtok"
-# Request members that name a tier, on which prices depend.
+# Request members that name a tier.
 _TIERS = ("service_tier", "processing")
 _USUAL = "default"
-# Too large amounts become infinite, which is no price, instead of an arithmetic error.
+# Overflow gives infinity, which is rejected as a price, instead of an arithmetic error.
 _UNTRAPPED = Context(traps=[])
 # Real entries have fewer combinations of conditions.
 _MAX_RULES = 200
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """One condition on a name; one of the members is there."""
+    """One condition on a name. Exactly one of the members is set."""
 
     starts_with: str | None = None
     ends_with: str | None = None
@@ -61,7 +61,7 @@ class Clause(Struct, frozen=True, kw_only=True):
 
 
 class SourceTier(Struct, frozen=True, kw_only=True):
-    """Another price for requests with more input."""
+    """The price of requests with more input."""
 
     start: int
     price: Decimal
@@ -78,7 +78,7 @@ Prices = Mapping[str, Decimal | Steps | None]
 
 
 class Constraint(Struct, frozen=True, kw_only=True):
-    """When a price holds: from a day on, or between two times of each day."""
+    """The period of a price: from a day on, or between two times of each day."""
 
     start_date: str | None = None
     start_time: str | None = None
@@ -86,22 +86,18 @@ class Constraint(Struct, frozen=True, kw_only=True):
 
 
 class Conditional(Struct, frozen=True, kw_only=True):
-    """A price that holds at times."""
-
     prices: Prices
     constraint: Constraint | None = None
 
 
 class SourceVariant(Struct, frozen=True, kw_only=True):
-    """Other prices for requests of a kind."""
-
     when: Mapping[str, str]
     prices: Prices
     constraint: Constraint | None = None
 
 
 class SourceModel(Struct, frozen=True, kw_only=True):
-    """One model. Other members are not read."""
+    """One model. Other members are ignored."""
 
     id: str
     match: Clause
@@ -119,7 +115,7 @@ class SourceProvider(Struct, frozen=True, kw_only=True):
 
 
 def read_source(data: bytes, version: str, taken: str) -> PriceBookTable:
-    """A table of published prices; an error describes the problem."""
+    """Read published prices into a table. Errors describe the problem."""
     try:
         providers = msgspec.json.decode(data, type=tuple[SourceProvider, ...])
         return compile_table(providers, version, taken)
@@ -128,7 +124,7 @@ def read_source(data: bytes, version: str, taken: str) -> PriceBookTable:
 
 
 def compile_table(providers: Iterable[SourceProvider], version: str, taken: str) -> PriceBookTable:
-    """The table of a collection: the same collection makes the same bytes."""
+    """Compile a table. The same collection gives the same bytes."""
     prices = {provider.id: _provider_prices(provider) for provider in providers}
     book = {"format": FORMAT, "source": SOURCE, "version": version, "taken": taken, "providers": prices}
     return read_table(msgspec.json.encode(book))
@@ -155,7 +151,7 @@ def _row(model: SourceModel) -> list[object]:
         [tier, _when(variant.constraint), _tiered_rates(variant.prices)]
         for variant in model.price_variants or ()
         for tier in _tier(variant.when)
-        # The usual tier at the usual price needs no entry.
+        # The default tier at the default price needs no entry.
         if tier != _USUAL or _has_price(variant.prices)
     ]
     apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
@@ -164,14 +160,14 @@ def _row(model: SourceModel) -> list[object]:
 
 
 def _trimmed(members: list[object]) -> list[object]:
-    """A list without empty members at its end."""
+    """Remove empty members from the end of a list."""
     while members and members[-1] in (None, []):
         members.pop()
     return members
 
 
 def _alternatives(clause: Clause) -> list[list[str]]:
-    """The clause as alternatives of conditions that must all hold."""
+    """Convert a clause to alternatives, each a list of conditions that must all hold."""
     for kind, text in (
         (EQUALS, clause.equals),
         (STARTS, clause.starts_with),
@@ -186,7 +182,7 @@ def _alternatives(clause: Clause) -> list[list[str]]:
         return [rule for part in clause.either for rule in _alternatives(part)]
     if clause.every is None:
         raise ValueError("a condition that is not known")
-    # Bounded: more than this is refused with the row.
+    # Limited: an entry with more combinations is rejected.
     products = itertools.islice(itertools.product(*map(_alternatives, clause.every)), _MAX_RULES + 1)
     return [[rule for part in parts for rule in part] for parts in products]
 
@@ -196,7 +192,7 @@ def _has_price(prices: Prices) -> bool:
 
 
 def _tier(when: Mapping[str, str]) -> Iterator[str]:
-    """The tier of a variant; other kinds of requests are not distinguished here."""
+    """The tier of a variant. Variants for other kinds of requests are ignored."""
     if len(when) == 1:
         ((key, value),) = when.items()
         if key in _TIERS:
@@ -210,7 +206,7 @@ def _apart(prices: Prices) -> Iterator[str]:
 
 
 def _tiered_rates(prices: Prices) -> list[object]:
-    """Whole rates for each threshold that any class has."""
+    """Rates for each threshold that any token class has."""
     class_prices = {name: price for name, price in prices.items() if price is not None and name in _CLASSES}
     thresholds = sorted(
         {step.start for price in class_prices.values() if isinstance(price, Steps) for step in price.tiers}
@@ -238,8 +234,8 @@ def _at(price: Decimal | Steps, input_tokens: int) -> Decimal:
 
 
 def round_price(amount: Decimal, name: str) -> int:
-    """An amount of pico-dollars, rounded half up: some rates are thirds, and some have noise behind their digits."""
-    # The digits of an amount are built only after its size is known: there may be a milliard of them.
+    """Round pico-dollars half up: some rates are thirds, and some have noise after their digits."""
+    # Checked before the digits of the amount are built: there may be a billion of them.
     if not amount.is_finite() or not 0 <= amount <= MAX_PRICE:
         raise ValueError(f"{name} is no price, from 0 to {MAX_PRICE // 10**12} dollars for one")
     # A price above zero never becomes free.
@@ -261,7 +257,7 @@ def days_of(date: str) -> int:
     year, month, day = map(int, date.split("-"))
     if not (1970 <= year <= 2200 and 1 <= month <= 12 and 1 <= day <= 31):
         raise ValueError(f"{date} is no date")
-    # Years begin in March here, so that the leap day is a year's last.
+    # Years begin in March here, so that the leap day is the last day of a year.
     year, month = (year - 1, month + 9) if month < 3 else (year, month - 3)
     days = year * 365 + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1
     return days - _EPOCH
@@ -271,7 +267,7 @@ _EPOCH = 719468
 
 
 def _minute(time: str) -> int:
-    """The minute of the day in UTC; only whole minutes in UTC are known."""
+    """The minute of the day in UTC. Other time zones and seconds are rejected."""
     clock = time.removesuffix("Z").removesuffix("+00:00")
     hours, minutes, *seconds = map(int, clock.split(":"))
     if any(seconds) or not (0 <= hours < 24 and 0 <= minutes < 60):

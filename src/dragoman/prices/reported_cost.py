@@ -1,4 +1,4 @@
-"""The cost of a response as its provider reports it, next to the computed one (pitfall 417)."""
+"""Cost of a response as its provider reports it, next to the computed cost (pitfall 417)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.response import Usage
 from dragoman.prices.money import NANO
 
-# Where it stands among the counts:
+# Location among the usage members:
 #   cost                 dollars: https://openrouter.ai/docs/use-cases/usage-accounting; as an object with a total:
 #                        https://docs.perplexity.ai/docs/grounded-llm/openai-compatibility
-#   cost_in_usd_ticks    ten thousand millions of them are a dollar: https://docs.x.ai/developers/cost-tracking
+#   cost_in_usd_ticks    ten thousand millions are a dollar: https://docs.x.ai/developers/cost-tracking
 _COST, _TICKS = "cost", "cost_in_usd_ticks"
 MEMBERS = frozenset({_COST, _TICKS})
 _TICKS_IN_NANO = 10
-# More than any answer costs, in nano-dollars, and in whatever is counted: beyond that nothing is reckoned with.
+# Limits in nano-dollars and in the reported unit, above the cost of any response. Larger values are ignored.
 _MAX_COST = 10**15
 _MAX_NUMBER = 10**20
 _MAX_NUMBER_LENGTH = 40
 
 
 def reported_cost_of(usage: Usage) -> int | None:
-    """Nano-dollars; None without a readable value."""
+    """The reported cost in nano-dollars, or None."""
     if usage.extras is None or MEMBERS.isdisjoint(usage.extras.fields):
         return None
     fields = usage.extras.fields
@@ -37,7 +37,7 @@ def reported_cost_of(usage: Usage) -> int | None:
 
 
 def _byok_cost(fields: JsonObject) -> Decimal:
-    """The cost of a key of one's own at another provider: then the reported cost is only a fee."""
+    """The cost of the operator's own key at another provider. The reported cost is then only a fee."""
     details = fields.get("cost_details")
     if fields.get("is_byok") is not True or not isinstance(details, dict):
         return Decimal(0)

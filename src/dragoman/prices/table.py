@@ -1,5 +1,5 @@
-"""Price table: the compiled price book, in table.json (`make prices` writes it) and in updates. Providers and entries
-are read on demand, since most of a book is never needed."""
+"""Price table: the compiled price book, as table.json (written by `make prices`) and in updates. Providers and entries
+are decoded on demand, because most of a book is never needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.errors import DragomanError
 from dragoman.wire.package_data import read_data
 
 FORMAT = 1
-# A thousand dollars for a token are a mistake, and so are larger windows than these.
+# Higher prices (one thousand dollars per token) and larger windows are rejected as mistakes.
 MAX_PRICE = 10**15
 _MAX_TOKENS = 10**9
 _LAST_DAY = 10**5
@@ -23,23 +23,22 @@ _MINUTES = 24 * 60
 
 PriceAmount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PRICE)]
 TokenLimit: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_TOKENS)]
-# From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
+# The period of a price: from a day on (days since 1970 in UTC), between two minutes of a day, or always.
 DateRange: TypeAlias = int | tuple[int, int] | None
-# A matching rule of a name; its first letter is its kind, see `_matcher` of `book.py`. Of several in a tuple all must
-# hold.
+# A matching rule for names. Its first letter is its kind, see `_matcher` in `book.py`. Rules in a tuple must all match.
 MatchRule: TypeAlias = str | tuple[str, ...]
 
 
 class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Pico-dollars for one token of each class, for one search and for one request; None is not known, 0 is free."""
+    """Pico-dollars per token of each class, per search and per request. None is unknown, 0 is free."""
 
     input: PriceAmount | None = None
     output: PriceAmount | None = None
     cache_read: PriceAmount | None = None
-    # For five minutes, or for as long as is usual where there is no choice.
+    # For five minutes, or the default lifetime if there is no choice.
     cache_write: PriceAmount | None = None
     cache_write_1h: PriceAmount | None = None
-    # The price of reasoning, if it differs from that of output; None is the rate of the output.
+    # The price of reasoning if it differs from that of output, otherwise None.
     thinking: PriceAmount | None = None
     search: PriceAmount | None = None
     # None means that there is no such fee.
@@ -47,20 +46,19 @@ class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
 
 
 class PriceTier(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """The rates of a whole request whose input, cache included, exceeds this number of tokens."""
+    """The rates of a request whose input, cache included, exceeds this number of tokens."""
 
     above: TokenLimit
     rates: Rates
 
 
 class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Rates by the length of the input; steps rise."""
+    """Rates by the length of the input, with ascending thresholds."""
 
     base: Rates
     steps: tuple[PriceTier, ...] = ()
 
     def rates_for(self, input_tokens: int) -> Rates:
-        """The rates for a request with this total of input tokens."""
         rates = self.base
         for step in self.steps:
             if input_tokens <= step.above:
@@ -70,14 +68,14 @@ class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
 
 
 class DatedPrice(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """The price at a time; the last matching one wins."""
+    """The price in a period. The last matching price wins."""
 
     when: DateRange
     rates: TieredRates
 
 
 class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """The rates of a service tier, which replace standard ones; the first matching one wins."""
+    """The rates of a service tier, which replace standard ones. The first matching variant wins."""
 
     tier: str
     when: DateRange
@@ -85,33 +83,29 @@ class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
 
 
 class ModelPricing(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Prices and limits of one model."""
-
     context_window: TokenLimit | None = None
     prices: tuple[DatedPrice, ...] = ()
     variants: tuple[TierVariant, ...] = ()
-    # Classes of tokens that have prices of their own which are not in the table (sound, pictures).
+    # Token classes with prices of their own that the table does not have (sound, pictures).
     apart: tuple[str, ...] = ()
 
 
 class PricedModel(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """One model: its name, its matching rules, and its prices."""
-
     id: str
     rules: tuple[MatchRule, ...]
     facts: Raw
 
 
 class ProviderPrices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The models of one provider, in the order in which they are tried."""
+    """The models of one provider, in the order of matching."""
 
     models: tuple[PricedModel, ...]
-    # Providers whose models it also sells, at their standard prices.
+    # Other providers whose models this provider also sells, at their standard prices.
     fallback: tuple[str, ...] = ()
 
 
 class PriceBookTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole book: where it comes from, which version, when it was taken (`YYYY-MM-DD`), and a shelf per provider."""
+    """A full price book: source, version, date (`YYYY-MM-DD`), and the prices of each provider."""
 
     format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
     source: str
@@ -121,12 +115,11 @@ class PriceBookTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def title(self) -> str:
-        """The title of the price book."""
         return f"{self.source} {self.version} of {self.taken}"
 
 
 def read_table(data: bytes) -> PriceBookTable:
-    """The table that a file holds; shelves are not looked into."""
+    """Decode a table. The entries of providers are not checked."""
     try:
         return msgspec.json.decode(data, type=PriceBookTable)
     except msgspec.MsgspecError as error:
@@ -147,7 +140,7 @@ def own_table() -> PriceBookTable:
 
 
 def check_table(table: PriceBookTable) -> None:
-    """Reject a foreign table, unless all of it is valid."""
+    """Reject a table unless every entry is valid."""
     for name, raw in table.providers.items():
         try:
             prices = read_provider_prices(raw)
@@ -174,7 +167,7 @@ def _check_row(row: PricedModel) -> None:
 
 
 def _parts(when: DateRange) -> Iterator[tuple[int, int]]:
-    """The numbers of a time, and how large they may be."""
+    """The numbers of a period, each with its maximum."""
     if isinstance(when, int):
         yield when, _LAST_DAY
     elif when is not None:
@@ -196,7 +189,7 @@ _LOOKING_AHEAD = "^(?!.*"
 
 
 def _is_harmless(pattern: str) -> bool:
-    """Whether a foreign pattern matches in time linear in the name: it repeats nothing."""
+    """Whether matching a pattern takes time linear in the name, because the pattern repeats nothing."""
     if re.search(r"[*+]|\{\d*,|\\[1-9]|\(\?P|\(\?\(", pattern.removeprefix(_LOOKING_AHEAD)):
         return False
     try:

@@ -1,2 +1,2 @@
-"""Sessions: which session and thread an exchange belongs to, and that thread's class. Pure functions over one table of
-rules: facts in, assignments out, each with its rule (decision 33)."""
+"""Sessions: decides which session and thread an exchange belongs to, and the thread's class. Pure functions over one
+table of rules: facts in, assignments out, each with its rule (decision 33)."""

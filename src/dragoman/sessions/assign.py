@@ -1,6 +1,6 @@
-"""Assign: which session and thread an exchange belongs to, from its facts and from stored ones (decision 33).
-`thread_key_of` gives its names, `needed_digests` the digests to look up, `assign` the result; the number of look-ups
-does not grow with the conversation. Time is no input: that two things happened at once proves nothing."""
+"""Assigns an exchange to a session and thread, from its facts and from stored ones (decision 33). `thread_key_of`
+returns its names, `needed_digests` the digests to look up, and `assign` the result. The number of look-ups does not
+grow with the conversation. Time is not used, because simultaneous exchanges may be unrelated."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING,
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
 
-# The state at the end of a history: only known to be continued; failed; answered.
+# The state at the end of a history: passed over; failed; answered.
 PASSED, FAILED, ANSWERED = 0, 1, 2
 # How a session descends from another one.
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
-# Prefixes of digests, so that different things never collide.
+# Prefixes of digests, so that digests of different kinds never collide.
 _HEAD, _CALL, _RESPONSE, _PROMPT, _PROMPTED, _SEGMENT, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
 _ROLE = "a"
 _ORIGIN, _TASK = "o", "k"
-# Classes that others continue.
+# Classes whose histories other requests continue.
 _GROWING = TALKING | {SIDE}
-# Names of threads and sessions that were made up begin so.
+# The prefix of synthetic thread and session names.
 SYNTHETIC_PREFIX = "~"
 
 
 class ThreadKey(Struct, frozen=True):
-    """By which names an exchange goes; "" is to be found out."""
+    """The names of an exchange's thread. "" means that the name must be found by other facts."""
 
     session: str = ""
     thread: str = ""
     parent: str = ""
-    # The id of a session that is a thread of another one, to be looked up first.
+    # The ID of a session that is a thread of another one. It is looked up first.
     alias: str = ""
-    # Whether the parent is only a guess.
     guessed: bool = False
 
 
@@ -42,7 +41,7 @@ _NO_NAMES = ThreadKey()
 
 
 class HistoryHead(Struct, frozen=True):
-    """The thread of a digest, its session and class, and its state there."""
+    """The thread that a digest leads to, with its session, class and state."""
 
     thread: int
     session: int
@@ -52,7 +51,8 @@ class HistoryHead(Struct, frozen=True):
 
 
 class ThreadLookup(Struct, frozen=True, kw_only=True):
-    """Known facts: numbers of the session, of the thread and of the parent, 0 if there is none; heads by digest."""
+    """Stored facts: numbers of the session, the thread and the parent (0 if there is none), and history heads by
+    digest."""
 
     session: int = 0
     thread: int = 0
@@ -61,7 +61,8 @@ class ThreadLookup(Struct, frozen=True, kw_only=True):
 
 
 class Assignment(Struct, gc=False):
-    """Where an exchange belongs, filled in by the rules in turn. A session or thread of 0 is created under its name."""
+    """The assignment of an exchange, filled in by the rules in turn. A session or thread of 0 is created under its
+    name."""
 
     session: int
     session_name: str
@@ -75,27 +76,24 @@ class Assignment(Struct, gc=False):
     parent: int = 0
     # The name of a parent that was not seen yet.
     awaits: str = ""
-    # The origin of a new session, and its kind.
+    # The session from which a new session descends, and how.
     origin: int = 0
     link: str = ""
-    # Threads that this one is the parent of, and how sure that is.
+    # Threads whose parent is this one, and the certainty of that.
     children: tuple[int, ...] = ()
     children_sure: int = 0
 
 
 class _Grown(Struct, frozen=True):
-    """The thread that a history continues, or leaves."""
-
     head: HistoryHead
     rule: str
     sure: int
     forks: bool = False
-    # Digests that were passed over.
+    # Digests that were skipped.
     passed: tuple[str, ...] = ()
 
 
 def thread_key_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
-    """By which names an exchange of a class goes."""
     if not facts.session:
         return _NO_NAMES
     if facts.client == OPENCODE:
@@ -113,13 +111,13 @@ def thread_key_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
     if kind == SUBAGENT:
         return ThreadKey(facts.session, "", facts.parent or MAIN, guessed=not facts.parent)
     if kind == MAIN:
-        # A client that names sessions for others may have several conversations in one.
+        # Other programs that set the session header may run several conversations in one session.
         return ThreadKey(facts.session, "" if not facts.client and facts.source == "x-dragoman-session" else MAIN)
     return ThreadKey(facts.session, kind, MAIN if kind == WORKFLOW else "")
 
 
 def _opencode_thread_key(facts: ExchangeFacts, kind: str) -> ThreadKey:
-    """Its agents have sessions of their own, which are threads of the one that they were begun from."""
+    """OpenCode's agents have sessions of their own, which become threads of the session that started them."""
     if facts.parent and facts.parent != facts.session:
         thread = facts.session if kind in TALKING else f"{kind}:{facts.session}"
         return ThreadKey(facts.parent, thread, MAIN, alias=facts.parent)
@@ -127,48 +125,46 @@ def _opencode_thread_key(facts: ExchangeFacts, kind: str) -> ThreadKey:
 
 
 def alias_of(key: str, name: str) -> str:
-    """By which a session is found that is a thread of another one."""
+    """The look-up key of a session that is a thread of another one."""
     return f"{_ALIAS}{len(key)}:{key}:{name}"
 
 
 def awaited_of(session: int, name: str) -> str:
-    """By which threads are found that wait for their parent."""
+    """The look-up key of threads that wait for their parent."""
     return f"{_AWAITED}{session}:{name}"
 
 
 def task_of(key: str, name: str) -> str:
-    """By which a parent is found that named the session of its agent before any of that session was placed."""
+    """The look-up key of a parent that named its agent's session before that session was assigned."""
     return f"{_TASK}{len(key)}:{key}:{name}"
 
 
 def response_of(digest: str) -> str:
-    """The digest of a stored response's thread."""
     return _RESPONSE + digest
 
 
 def head_of(facts: ExchangeFacts) -> str:
-    """By which the end of a history is found."""
+    """The look-up key of the end of a history."""
     return _HEAD + facts.tip
 
 
 def origin_of(facts: ExchangeFacts) -> str:
-    """By which the threads are found whose sessions go on from the end of this history and were placed before it."""
+    """The look-up key of threads that continue this history in another session and were assigned before it."""
     return _ORIGIN + facts.tip
 
 
 def segment_in(facts: ExchangeFacts, kind: str) -> str:
-    """The window that an exchange of a class is in; "" if there is none."""
+    """The segment that an exchange of a class is in, or ""."""
     return (facts.window or facts.opening) if kind in TALKING else ""
 
 
 def segment_of(thread: int, facts: ExchangeFacts, kind: str) -> str:
-    """By which it is found whether a window of a thread is a new one; "" if there is none."""
+    """The look-up key that shows whether a segment of a thread is new, or ""."""
     segment = segment_in(facts, kind)
     return f"{_SEGMENT}{thread}:{segment}" if segment else ""
 
 
 def needed_digests(facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup) -> tuple[str, ...]:
-    """The digests to be looked up for an exchange."""
     digests = list(prompted_digests(facts, thread_key)) if facts.prompts else []
     if lookup.thread:
         return tuple(digests)
@@ -193,7 +189,7 @@ def assign(
     synthetic_id: str,
     answered: bool,
 ) -> Assignment:
-    """Where an exchange belongs; `synthetic_id` is a name that nothing else has."""
+    """Assign an exchange. `synthetic_id` is a unique name."""
     kind = classification.kind
     assignment = Assignment(
         lookup.session,
@@ -232,8 +228,8 @@ def assign(
 def _link(
     assignment: Assignment, facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup, grown: _Grown | None
 ) -> None:
-    """Link a new named session with the one of the same key whose history it repeats, a response included: the same
-    prompt alone proves nothing. If the other session comes later, from another journal, it finds this one."""
+    """Link a new named session with the session of the same key whose history it repeats, including a response: the
+    same prompt alone proves nothing. If the other session is ingested later, it finds this one."""
     if not thread_key.session or lookup.session or not facts.before or assignment.kind not in TALKING:
         return
     if grown is None:
@@ -251,10 +247,10 @@ def _begin(
     grown: _Grown | None,
     synthetic_id: str,
 ) -> None:
-    """Begin a thread that is found by growth and does not go on from any."""
+    """Create a thread that is identified by its history and continues no other."""
     classed_sure = assignment.sure
     if facts.before:
-        # A late fact belongs to it.
+        # A late exchange belongs to this thread.
         assignment.heads += tuple([(_HEAD + digest, PASSED) for digest in facts.before])
     if thread_key.session:
         assignment.thread_name = SYNTHETIC_PREFIX + synthetic_id
@@ -294,37 +290,37 @@ def _waiting(facts: ExchangeFacts, thread_key: ThreadKey) -> str:
 
 
 def prompted_digests(facts: ExchangeFacts, thread_key: ThreadKey) -> tuple[str, ...]:
-    """By which the agents were found that the prompts of an exchange went to."""
+    """The look-up keys of the agents that got the prompts of an exchange."""
     if not facts.prompts:
         return ()
     return tuple([digest for prompt in facts.prompts for digest in _digests_of_prompt(prompt, thread_key.session)])
 
 
 def role_of(session: int, prompt: str) -> str:
-    """By which an agent of a session is found whose type only the call that began it names."""
+    """The look-up key of an agent whose type only the call that started it names."""
     return f"{_ROLE}{session}:{prompt}"
 
 
 def labelled(facts: ExchangeFacts, thread_key: ThreadKey, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The types of agents that an exchange names, each with the digests by which the agents are found."""
+    """The types of agents that an exchange names, each with the digests of these agents."""
     for prompt, agent in zip(facts.prompts, facts.agents, strict=False):
         if agent:
             yield agent, (role_of(session, prompt), *_digests_of_prompt(prompt, thread_key.session))
 
 
 def _digests_of_prompt(prompt: str, session: str) -> tuple[str, ...]:
-    """The digests of agents that wait for the sender of their prompt: without a session, and of its own."""
+    """The digests of agents that wait for the sender of their prompt: without a session, and of its own session."""
     digest = _PROMPTED + prompt
     return (digest, f"{digest}:{session}") if session else (digest,)
 
 
 def _has_tools(facts: ExchangeFacts) -> bool:
-    """Whether the thread may be an agent of another one: it has tools."""
+    """Whether the thread has tools, so that it may be an agent of another thread."""
     return facts.shape is not None and facts.shape.tools > 0
 
 
 def _hang(assignment: Assignment, thread_key: ThreadKey, lookup: ThreadLookup) -> None:
-    """Attach a new thread to its parent; if that is unknown, to its session, with a mark."""
+    """Attach a new thread to its parent. If the parent is unknown, attach it to its session, with a mark."""
     if not thread_key.parent:
         return
     if lookup.parent:
@@ -340,8 +336,6 @@ def _hang(assignment: Assignment, thread_key: ThreadKey, lookup: ThreadLookup) -
 
 
 def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int) -> _Grown | None:
-    """The thread that a history continues, or leaves."""
-
     def able(digest: str) -> list[HistoryHead]:
         tips = lookup.heads.get(digest, ())
         return [tip for tip in tips if tip.kind == kind and (not within or tip.session == within)]
@@ -364,7 +358,7 @@ def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int
 
 
 def _heads_to_store(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
-    """The digests of an exchange for later ones."""
+    """The digests of an exchange that later exchanges look up."""
     heads: tuple[tuple[str, int], ...] = ((_HEAD + facts.tip, state),) if facts.tip else ()
     if facts.answer_call:
         heads += ((_CALL + facts.answer_call, state),)

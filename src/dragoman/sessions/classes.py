@@ -1,4 +1,4 @@
-"""Classes: the kind of a thread, as stated by its client, else by its shape (decision 33)."""
+"""Thread classes: the kind of a thread, as its client states it, otherwise by its shape (decision 33)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER = (
     "other",
 )
 CLASSES = (MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER)
-# Threads that go on for long; of all others a session has one of each class.
+# Classes with several threads per session. Of each other class, a session has one thread.
 TALKING = frozenset({MAIN, SUBAGENT})
 
-# Values that clients send, recorded or read in the programs of Claude Code and Codex: kinds of requests, sources of
-# threads, kinds of subagents.
+# Values that Claude Code and Codex send (recorded, or read in their programs): kinds of requests, sources of threads,
+# kinds of subagents.
 CLIENT_CLASS_NAMES = {
     "main": MAIN,
     "subagent": SUBAGENT,
@@ -44,10 +44,10 @@ CLIENT_CLASS_NAMES = {
     "mcp": MCP,
     "side": SIDE,
 }
-# Of Claude Code's instructions, in characters, and the tools of what talks to servers of tools.
+# Lengths of Claude Code's instructions in characters, and the number of tools of an MCP client.
 _MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
-# For a client that names its session in a header: its main thread has 9,033 without a terminal, its agents have 2,720
-# to 3,420 and an ID.
+# For clients that name their session in a header: the main thread has 9,033 characters without a terminal, agents have
+# 2,720 to 3,420 and an ID.
 _MAIN_OVER_TODAY = 5_000
 # Stored characters of an unknown class name.
 _MAX_CLASS_LENGTH = 40
@@ -55,7 +55,7 @@ _replace_invalid = re.compile(r"[^a-z0-9_.-]+").sub
 
 
 class Classification(Struct, frozen=True):
-    """A class, the rule that it is by, and how sure that is, from 0 to 100."""
+    """A class, the rule that decided it, and its certainty from 0 to 100."""
 
     kind: str
     rule: str
@@ -74,7 +74,6 @@ _STATED = {word: Classification(kind, "said", 100) for word, kind in CLIENT_CLAS
 
 
 def class_of(facts: ExchangeFacts) -> Classification:
-    """The class of the thread that an exchange is of."""
     if facts.said_class:
         return _stated_class(facts.said_class)
     if facts.client == CLAUDE_CODE:
@@ -94,7 +93,7 @@ def _stated_class(word: str) -> Classification:
 
 
 def _claude(shape: Shape, source: str) -> Classification:
-    """By the length of its instructions; a title has many and no tools."""
+    """By the length of the instructions. A title request has many characters and no tools."""
     if not shape.tools:
         return _NO_TOOLS
     length = shape.instructions
@@ -108,7 +107,7 @@ def _claude(shape: Shape, source: str) -> Classification:
 
 
 def _opencode(shape: Shape, source: str) -> Classification:
-    """By its tools; since an agent states its parent session, a request with only its own session is no agent."""
+    """By its tools. An agent states its parent session, so a request with only its own session is no agent."""
     if not shape.tools:
         return _NO_TOOLS
     if source in ("x-session-id", "x-session-affinity"):
@@ -119,11 +118,11 @@ def _opencode(shape: Shape, source: str) -> Classification:
 
 
 def is_class(name: str) -> bool:
-    """Whether a name is that of a class: `other:` may be followed by the word of a client."""
+    """Whether a name is a class. `other:` may be followed by the client's own name."""
     kind, colon, word = name.partition(":")
     return kind in CLASSES and (not colon or (kind == OTHER and bool(word)))
 
 
 def is_of(kind: str, requested: str) -> bool:
-    """Whether a class matches the requested one; `other` is all that have no name here."""
+    """Whether a class matches the requested one. `other` matches all unknown names."""
     return kind == requested or (requested == OTHER and kind.startswith(f"{OTHER}:"))

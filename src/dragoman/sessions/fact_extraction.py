@@ -1,4 +1,4 @@
-"""Hearing: facts of a request, from its headers, and from a look at its body (decision 33)."""
+"""Fact extraction: session facts of a request, from its headers and from a few members of its body (decision 33)."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ _HEADERS: tuple[tuple[bytes, str, str, str], ...] = tuple(
     (rule.field.encode(), rule.client, rule.fact, rule.field) for rule in RULES if rule.location == HEADER
 )
 _NAMES = frozenset({_ORIGINATOR, *(name for name, _, _, _ in _HEADERS)})
-# A header prefix of one client only, which identifies it, whatever its user agent is.
+# A header prefix that only one client uses, so it identifies the client whatever its user agent is.
 _CLAUDE_PREFIX = b"x-claude-code-"
 # https://github.com/anthropics/claude-code: the older form of `metadata.user_id`.
 _older_user = re.compile(r"user_[0-9a-f]*_account_[0-9a-f-]*_session_([0-9a-zA-Z-]+)").fullmatch
 _SESSION = "ses_"
 _ONLY_CLIENT: dict[str, ExchangeFacts] = {"": NOTHING}
-# Clients by their user agents, while they are frequent; others are truncated.
+# Cached clients by user agent. Long user agents are truncated.
 _CLIENTS: dict[tuple[bytes, bytes], str] = {}
 _MAX_CLIENTS = 256
 
 
 class _User(Struct):
-    """`metadata.user_id`, of which nothing else is read."""
-
     session_id: str = ""
 
 
@@ -59,7 +57,6 @@ class _Turn(Struct):
     request_kind: str | None = None
     thread_source: str | None = None
     subagent_kind: str | None = None
-    # The same as in the header.
     metadata: Raw = msgspec.field(name=_TURN.decode(), default=Raw(b""))
 
 
@@ -69,7 +66,7 @@ _STRING = msgspec.json.Decoder(str)
 
 
 def client_of(agent: bytes, originator: bytes = b"") -> str:
-    """The client, by its user agent; "" if that is not known."""
+    """The client by its user agent, or ""."""
     client = _CLIENTS.get((agent, originator))
     if client is None:
         client = _client_of(agent, originator)
@@ -90,12 +87,11 @@ def _client_of(agent: bytes, originator: bytes) -> str:
 
 
 def header_facts(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
-    """Session facts of headers with lower-case names; the first of a name counts."""
+    """Session facts of headers with lower-case names. The first header of a name counts."""
     return facts_in(dict(reversed([*headers])))
 
 
 def facts_in(headers: Mapping[bytes, bytes]) -> ExchangeFacts:
-    """Session facts of a header table."""
     agent = headers.get(_AGENT, b"")[:MAX_ID_LENGTH]
     if _NAMES.isdisjoint(headers):
         return _only(client_of(agent))
@@ -126,7 +122,7 @@ def _only(client: str) -> ExchangeFacts:
 
 
 def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
-    """The facts with those of the body."""
+    """Add the facts of the body."""
     stated: dict[str, str] = {}
     if facts.client == CODEX and hints.metadata and not facts.thread:
         stated = _new_in_turn(hints.metadata, facts)
@@ -136,7 +132,7 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
             stated["session"], stated["source"] = session, source
     opening, tip, before = hints.conversation_start, hints.head, hints.before
     if hints.previous or hints.conversation:
-        # A continuation of stored items contains only new ones, which are no history.
+        # A continuation of stored items contains only new ones, so they are no history.
         opening, tip, before = "", "", ()
     if stated:
         facts = replace(facts, **stated)
@@ -157,7 +153,7 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
 
 
 def _new_in_turn(metadata: bytes, facts: ExchangeFacts) -> dict[str, str]:
-    """The facts in Codex's metadata of a body that its headers did not state."""
+    """The facts in Codex's body metadata that its headers did not state."""
     stated: dict[str, str] = {}
     _take_turn(metadata, stated)
     existing = asdict(facts)
@@ -177,7 +173,7 @@ def cleaned(text: str) -> str:
 
 
 def _session_in(client: str, hints: SessionHints) -> tuple[str, str]:
-    """The session that a body names, and the member that does."""
+    """The session that a body names, and the member that names it."""
     if hints.user:
         older = _older_user(hints.user)
         if older is not None:
@@ -200,7 +196,7 @@ def _peeked_user(text: str) -> str:
 
 
 def _take_turn(value: bytes, stated: dict[str, str]) -> None:
-    """Read Codex's metadata; unreadable metadata is ignored."""
+    """Read Codex's metadata. Unreadable metadata is ignored."""
     turn = _turn(value)
     if turn is None:
         return
@@ -239,7 +235,7 @@ def _unquoted(value: Raw) -> bytes:
 
 
 def _spawned(word: str, stated: dict[str, str]) -> None:
-    """The kind of a Codex agent; an unknown kind is an agent of that name."""
+    """The kind of a Codex agent. An unknown kind is an agent of that name."""
     if word in CLIENT_CLASS_NAMES:
         stated.setdefault("said_class", word)
     else:

@@ -1,10 +1,9 @@
-"""Session facts of an exchange, without any content; classes are derived from them."""
+"""Session facts of an exchange, without content. Classes and assignments are derived from them."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-# Maximum length of clients' IDs.
 MAX_ID_LENGTH = 128
 
 
@@ -14,14 +13,14 @@ class Shape(Struct, frozen=True, array_like=True, gc=False):
     instructions: int = 0
     tools: int = 0
     messages: int = 0
-    # Names of tools that distinguish main threads, as far as they are declared.
+    # Names of declared tools that distinguish main threads.
     telling: tuple[str, ...] = ()
 
 
 class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """The facts of one exchange. New members are added at the end alone."""
+    """The facts of one exchange. Entries are positional on disk: add new members at the end."""
 
-    # The client's own ids, and which header or member they are from.
+    # The client's own IDs, and the header or member with the session.
     session: str = ""
     source: str = ""
     thread: str = ""
@@ -32,24 +31,24 @@ class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc
     window: str = ""
     prompt: str = ""
     shape: Shape | None = None
-    # Keyed digests in hex: of how the history began, of all of it, of it before each of its latest answers; of the
-    # first call in the latest answer that it repeats, of the previous response.
+    # Keyed digests in hex: of the start of the history, of the full history, of the history before each of its latest
+    # responses, of the first call in its latest response, and of the previous response.
     opening: str = ""
     tip: str = ""
     before: tuple[str, ...] = ()
     call: str = ""
     previous: str = ""
-    # Of the answer: its first call, its id.
+    # Of the response: its first call, its ID.
     answer_call: str = ""
     answer_id: str = ""
-    # Which program it is, by the name that it has here; "" if that is not known.
+    # The name of the client program, or "".
     client: str = ""
-    # Digests of the first user message, and of the prompts that the latest response gave to other agents; session ids
+    # Digests of the first user message, and of the prompts that the latest response gave to other agents; session IDs
     # in tool results.
     asks: str = ""
     prompts: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
-    # Types of the agents that the prompts went to, in their order, "" where none is named; () if none is.
+    # Types of the agents that got the prompts, in order; "" for an unnamed one, () if none is named.
     agents: tuple[str, ...] = ()
     # Threads of agents that the history names, with the type or the name of each.
     named: tuple[tuple[str, str], ...] = ()
@@ -59,7 +58,7 @@ NOTHING = ExchangeFacts()
 
 
 def of_thread(facts: ExchangeFacts) -> ExchangeFacts:
-    """The facts stored with a thread: the basis of its class, and of its first segment."""
+    """The facts that are stored with a thread, for its class and its first segment."""
     return ExchangeFacts(
         session=facts.session,
         source=facts.source,

@@ -1,6 +1,5 @@
-"""Relations: numbers that connect exchanges of which one can influence the assignment of the other (decision 44).
-Exchanges that no chain of them connects are assigned independently. Equal numbers of different things only connect
-more than necessary."""
+"""Relations: numbers shared by exchanges that can influence each other's assignment (decision 44). Exchanges without a
+chain of relations are assigned independently. A collision only connects more exchanges than necessary."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from dragoman.sessions.facts import ExchangeFacts
 
 # Numbers take four bytes in a row.
 _MASK = 0x7FFFFFFF
-# The start of the checksum distinguishes the uses of a text.
+# Start values of the checksum, one for each kind of text.
 _SESSION, _BEGINNING, _CALL, _RESPONSE = 0x9E3779B9, 0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4
-# The letters of the first prompt's digest in the digest of a history's start.
+# The part of the conversation start's digest that is the first prompt's digest.
 _PROMPT = slice(16)
 
 
@@ -22,14 +21,14 @@ def session_relation(name: str) -> int:
 
 
 def response_relation(digest: str) -> int:
-    """The relation of the exchange whose response has an id with this digest."""
+    """The relation of the exchange whose response ID has this digest."""
     return _number(digest, _RESPONSE)
 
 
 def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
-    """The relations by which an exchange is found; () if nothing is known of its speaker."""
-    # Histories that grow out of each other begin alike, and those of agents with the prompts that others gave to them.
-    # Most requests show no more.
+    """The relations that an exchange can be found by; () if it has no session facts."""
+    # Continued histories share their start, and an agent's history shares the prompt that another agent sent. Most
+    # requests show no more.
     beginning, asked = (facts.opening or facts.tip)[_PROMPT], facts.asks[_PROMPT]
     numbers = (_number(beginning, _BEGINNING),) if beginning else ()
     if not (facts.session or facts.answer_call or facts.answer_id or facts.prompts or facts.tasks or facts.parent):
@@ -45,8 +44,8 @@ def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
 
 
 def sought_relations(facts: ExchangeFacts) -> tuple[int, ...]:
-    """The relations of the exchanges that have to be assigned with this one: its own, and those of the answers that it
-    continues, which were given before it."""
+    """The relations of the exchanges that must be assigned with this one: its own, and those of the earlier responses
+    that it continues."""
     given = [_number(facts.call, _CALL)] if facts.call else []
     if facts.previous:
         given.append(response_relation(facts.previous))

@@ -1,7 +1,7 @@
-"""Session rules: which header or member of which client names a session, thread or class, with where that was seen
-(decision 33). A row holds for its client alone; one without a client has a name that no other program uses. Of several
-rows for one fact the first present one counts. Increase `VERSION` with every change that classes the same facts
-differently: threads are then reclassified."""
+"""Session rules: the headers and members in which clients name a session, thread or class, each with its source
+(decision 33). A row applies to its client only; a row without a client uses a name that no other program uses. Of
+several rows for one fact the first present one counts. Increase `VERSION` with every change that classes the same facts
+differently, so that threads are reclassified."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ HEADER, MEMBER = "header", "member"
 
 
 class HintRule(Struct, frozen=True, kw_only=True):
-    """One row of the table."""
-
     # The client whose statement is trusted; "" means any client.
     client: str = ""
     location: str = HEADER
     field: str
-    # The member of `ExchangeFacts` that it fills; "turn" is Codex's metadata, which fills several.
+    # The member of `ExchangeFacts`. "turn" is Codex's metadata, which fills several.
     fact: str
     source: str
-    # Its certainty from 0 to 100.
+    # Certainty from 0 to 100.
     sure: int = 100
 
 
@@ -56,7 +54,7 @@ PROGRAMS: tuple[Program, ...] = (
 
 RULES: tuple[HintRule, ...] = (
     HintRule(field="x-dragoman-session", fact="session", source="our own"),
-    # Claude Code. A subagent of main has no parent id: its parent is main.
+    # Claude Code. A subagent of main has no parent ID.
     HintRule(field="x-claude-code-session-id", fact="session", source=_CLAUDE),
     HintRule(field="x-claude-code-agent-id", fact="thread", source=_CLAUDE),
     HintRule(field="x-claude-code-parent-agent-id", fact="parent", source=_CLAUDE),
@@ -87,14 +85,14 @@ RULES: tuple[HintRule, ...] = (
     HintRule(location=MEMBER, field="previous_response_id", fact="previous", source="the Responses API", sure=95),
 )
 
-# Headers that are also used for affinity, each with the clients that are trusted.
+# Headers that are also used for affinity, each with the trusted clients.
 SESSION_HEADERS: dict[bytes, frozenset[str]] = {
     name: frozenset(rule.client for rule in RULES if rule.field.encode() == name)
     for name in (rule.field.encode() for rule in RULES if rule.location == HEADER and rule.fact == "session")
 }
 
-# Tools that distinguish a thread if nothing else does, and tools that start agents, with the argument for the prompt
-# and the one for the type of agent.
+# Tools that distinguish a thread if nothing else does. Tools that start agents, each with the arguments for the prompt
+# and for the type of agent.
 DISTINCTIVE_TOOLS = frozenset({"task", "question", "todowrite"})
 NAMING_MEMBERS = {
     "Agent": "subagent_type",
