@@ -1,1 +1,1 @@
-"""Identities: who holds a gateway key, what the key permits, and how keys are made and changed."""
+"""Identities: the holders of gateway keys, the rights of a key, and how keys are created and changed."""

@@ -1,4 +1,4 @@
-"""Audit log: what is stored of each change of a key. Nothing in it has a digest or a key text."""
+"""Audit log entries: one for each change of a key. No entry contains a digest or a key text."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ class AuditedIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     rights: Rights = Rights()
     tags: Mapping[str, str] = {}
-    # Seconds since 1970, as all times here.
+    # Unix seconds, as all times here.
     expires: float | None = None
-    # Until when the former text of a rotated key is accepted.
+    # The end of the time in which the former text of a rotated key is accepted.
     former_until: float | None = None
     revoked: float | None = None
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change of an identity: who changed what."""
+    """One change of an identity, with its author."""
 
     id: int
-    # Seconds since 1970.
     time: float
     # The name of the administrator's key, or "dragoman key" for a change on the machine.
     actor: str
     action: str
     # The name of the changed identity.
     subject: str
-    # None for an identity that was new.
+    # None for a new identity.
     before: AuditedIdentity | None
     after: AuditedIdentity

@@ -1,5 +1,5 @@
-"""Changes of identities: what a created, changed, rotated or revoked identity becomes, and whether its maker may do
-that. Pure: the time is an argument, and `store/identity_changes.py` reads and writes the rows in one transaction.
+"""Changes of identities: computes a created, changed, rotated or revoked identity, and checks the maker's rights. Pure:
+the time is an argument, and `store/identity_changes.py` reads and writes the rows in one transaction.
 
 | State | Rotated | Changed | Revoked |
 | --- | --- | --- | --- |
@@ -31,7 +31,7 @@ from dragoman.identities.identity import (
 from dragoman.identities.members import KeyMembers, KeyTerms, applied, name_problem
 from dragoman.identities.permissions import uncovered
 
-# How long the former text of a rotated key is accepted unless stated, and at most, in seconds.
+# Default and maximum seconds for which the former text of a rotated key is accepted.
 DEFAULT_GRACE, MAX_GRACE = 24 * 3600.0, 90 * 86400.0
 # Names that records use for clients without an identity of their own.
 LOCAL_NAME = "local"
@@ -39,20 +39,20 @@ RESERVED_NAMES = frozenset({COMMAND_LINE_KEY, FIRST_KEY, LOCAL_NAME})
 
 
 class Maker(Struct, frozen=True, kw_only=True):
-    """Who makes a change: the name in the audit log, and the key, whose rights the change may not exceed. None has no
-    limits: changes on the gateway's machine."""
+    """The author of a change: its name in the audit log, and its key, whose rights the change may not exceed. Without a
+    key there are no limits: changes on the gateway's machine."""
 
     name: str
     key: Identity | None = None
 
 
-# `dragoman key` on the machine itself. No key has a name with a blank.
+# `dragoman key` on the machine itself. A key name has no blank, so this cannot collide.
 LOCAL_MAKER = Maker(name="dragoman key")
 
 
 class ConfiguredNames(Struct, frozen=True, kw_only=True):
-    """What the configuration already uses: names of keys with their owners, digests with the names of their keys, and
-    names in conditions of rules."""
+    """Names in the configuration: names of keys with their owners, digests with the names of their keys, and names in
+    conditions of rules."""
 
     owners: Mapping[str, bytes] = {}
     digests: Mapping[bytes, str] = {}
@@ -60,7 +60,7 @@ class ConfiguredNames(Struct, frozen=True, kw_only=True):
 
 
 class ImportedKey(Struct, frozen=True, kw_only=True):
-    """A key of another gateway, of which only the digest is known."""
+    """A key of another gateway. Only its digest is known."""
 
     name: str
     digest: bytes
@@ -68,7 +68,7 @@ class ImportedKey(Struct, frozen=True, kw_only=True):
 
 
 class ChangeContext(Struct, frozen=True, kw_only=True):
-    """Who makes a change, when, in seconds since 1970, and the number that the change gets."""
+    """The maker, the time in Unix seconds, and the number of a change."""
 
     maker: Maker
     now: float
@@ -76,8 +76,6 @@ class ChangeContext(Struct, frozen=True, kw_only=True):
 
 
 class KeyState(Enum):
-    """The states of an identity, as the table above has them."""
-
     ACTIVE = "active"
     ROTATED = "rotated"
     EXPIRED = "expired"
@@ -94,12 +92,12 @@ def state_of(identity: Identity, revoked: float | None, now: float) -> KeyState:
 
 
 def former_until(identity: Identity, now: float) -> float | None:
-    """Until when the former text of a rotated key is accepted; None if there is none."""
+    """The end of the time in which the former text of a rotated key is accepted, or None."""
     return next((each.until for each in identity.digests if each.until is not None and each.until > now), None)
 
 
 def check_name(name: str, owner: bytes, configured: ConfiguredNames) -> None:
-    """Refuse a name for a new identity that is none, reserved, or the configuration's."""
+    """Reject the name of a new identity if it is invalid, reserved, or used in the configuration."""
     problem = name_problem(name)
     if problem is not None:
         raise problem
@@ -134,7 +132,7 @@ def created(name: str, members: KeyMembers, digest: bytes, context: ChangeContex
 
 
 def changed(before: StoredIdentity, members: KeyMembers, context: ChangeContext) -> StoredIdentity:
-    """An identity with other members."""
+    """An identity with changed members."""
     _check_active(before)
     present = terms_of(before.identity)
     terms = applied(members, present, context.now)
@@ -144,8 +142,8 @@ def changed(before: StoredIdentity, members: KeyMembers, context: ChangeContext)
 
 
 def rotated(before: StoredIdentity, digest: bytes, grace: float, context: ChangeContext) -> StoredIdentity:
-    """An identity with a new digest. The former one is accepted for `grace` seconds; if there is one with an end
-    already, that stays, and 0 ends it."""
+    """An identity with a new digest. The former digest is accepted for `grace` seconds, 0 for not at all. A former
+    digest that has an end already keeps it."""
     _check_active(before)
     check_grace(grace)
     check_maker(context, terms_of(before.identity))
@@ -155,7 +153,7 @@ def rotated(before: StoredIdentity, digest: bytes, grace: float, context: Change
 
 
 def check_grace(grace: float) -> None:
-    """An error for a time that no former digest is accepted for."""
+    """Reject an invalid duration of acceptance."""
     if not 0 <= grace <= MAX_GRACE:
         raise InvalidMember("grace", f"expected 0 to {MAX_GRACE / 86400:g} days", "choose another duration")
 
@@ -172,7 +170,7 @@ def _former(identity: Identity, grace: float, now: float) -> tuple[AcceptedDiges
 
 
 def revoked(before: StoredIdentity, context: ChangeContext) -> StoredIdentity:
-    """An identity without rights, for ever; it keeps its name and its digests."""
+    """An identity without rights, for ever. It keeps its name and its digests."""
     _check_active(before)
     check_maker(context, terms_of(before.identity))
     identity = replace(before.identity, rights=NO_RIGHTS)
@@ -180,12 +178,11 @@ def revoked(before: StoredIdentity, context: ChangeContext) -> StoredIdentity:
 
 
 def terms_of(identity: Identity) -> KeyTerms:
-    """The terms of an identity."""
     return KeyTerms(rights=identity.rights, tags=identity.tags, expires=identity.expires)
 
 
 def check_maker(context: ChangeContext, *terms: KeyTerms) -> None:
-    """Refuse terms, before or after a change, that exceed the rights of its maker."""
+    """Reject terms, before or after a change, that exceed the rights of its maker."""
     maker = context.maker.key
     if maker is None:
         return
@@ -204,7 +201,7 @@ def check_maker(context: ChangeContext, *terms: KeyTerms) -> None:
 
 
 def check_generation(before: StoredIdentity, expected: int | None) -> None:
-    """Refuse to change an identity that was changed since it was read; None expects nothing."""
+    """Reject a change of an identity that was changed since the caller read it. None skips the check."""
     if expected is not None and expected != before.generation:
         raise KeyMoved("", f"the key {before.identity.name} was changed meanwhile", "read it again")
 

@@ -1,4 +1,4 @@
-"""Errors of changes of keys: which member of a key, what is wrong with it, what to do. No error holds a key text."""
+"""Errors of key changes: the member of the key, the problem and the remedy. No error contains a key text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.errors import DragomanError
 
 
 class KeyChangeError(DragomanError):
-    """A change of keys that is refused; nothing of it was done. `member` is "" for a key as a whole."""
+    """A rejected change of keys. Nothing was changed. `member` is "" for a key as a whole."""
 
     def __init__(self, member: str, problem: str, remedy: str) -> None:
         self.member = member
@@ -18,19 +18,19 @@ class KeyChangeError(DragomanError):
 
 
 class InvalidMember(KeyChangeError):
-    """A member with a value that cannot be used."""
+    """A member has an invalid value."""
 
 
 class KeyExists(KeyChangeError):
-    """The name or the digest belongs to another identity, or did once."""
+    """The name or the digest belongs, or belonged, to another identity."""
 
 
 class KeyMissing(KeyChangeError):
-    """There is no identity of this name in the database."""
+    """The database has no identity of this name."""
 
 
 class KeyMoved(KeyChangeError):
-    """The identity was changed since it was read: its generation is another than the expected one."""
+    """The identity was changed since the caller read it: its generation is not the expected one."""
 
 
 class KeyRevoked(KeyChangeError):
@@ -42,7 +42,7 @@ class BeyondMaker(KeyChangeError):
 
 
 class ImportRefused(KeyChangeError):
-    """Keys that cannot be imported, each with its problem; none was imported."""
+    """Keys that cannot be imported, each with its problem. None was imported."""
 
     def __init__(self, problems: Sequence[KeyChangeError]) -> None:
         self.problems = tuple(problems)

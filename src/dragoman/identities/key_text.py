@@ -1,6 +1,6 @@
-"""Key text: what a client sends. `dgm_`, 43 random characters, which hold 256 bits, and 6 with their CRC-32, so that a
-typing error is found without a look-up. Only the SHA-256 digest of a text is stored. It needs no salt: 256
-random bits cannot be tried out."""
+"""Key text: the secret that a client sends. It is `dgm_`, 43 random characters (256 bits), and 6 characters of their
+CRC-32, which shows typing errors without a look-up. Only the SHA-256 digest is stored. It needs no salt, because 256
+random bits cannot be guessed."""
 
 from __future__ import annotations
 
@@ -19,50 +19,48 @@ KEY_LENGTH = len(PREFIX) + _RANDOM + _CHECKSUM
 _FORM = re.compile(rb"dgm_[0-9A-Za-z]{49}")
 _IN_TEXT = re.compile(_FORM.pattern.decode())
 _HASH = re.compile(r"sha256:([0-9A-Fa-f]{64})")
-# Shorter keys can be guessed: the server answers thousands of tries in a second.
+# Shorter keys can be guessed: the server answers thousands of attempts per second.
 MIN_KEY_LENGTH = 16
 
 
 def new_key() -> str:
-    """A new key text."""
     text = PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
     return text + _checksum(text.encode())
 
 
 def is_mistyped(text: bytes) -> bool:
-    """Whether a text has the form of a key and the wrong checksum. Keys of other forms have none."""
+    """Whether a text has the form of a key but a wrong checksum. Keys of other forms have no checksum."""
     if len(text) != KEY_LENGTH or _FORM.fullmatch(text) is None:
         return False
     return text[-_CHECKSUM:] != _checksum(text[:-_CHECKSUM]).encode()
 
 
 def has_key_text(data: bytes) -> bool:
-    """Whether anything in some bytes has the form of a key text; what has must not be repeated."""
+    """Whether any part of the data has the form of a key text, so that it must not be repeated."""
     return _FORM.search(data) is not None
 
 
 def without_key_texts(text: str) -> str:
-    """A text for logs, without what has the form of a key text."""
+    """Redact key texts for logs."""
     return _IN_TEXT.sub(f"{PREFIX}…", text)
 
 
 def digest_of(key: str | bytes) -> bytes:
-    """The digest of a key text."""
     return sha256(key.encode() if isinstance(key, str) else key).digest()
 
 
 def hash_text(key: str | bytes) -> str:
-    """The digest of a key text as the configuration file has it."""
+    """The digest of a key text in the form of the configuration file."""
     return format_hash(digest_of(key))
 
 
 def format_hash(digest: bytes) -> str:
-    """A digest as the configuration file has it."""
+    """A digest in the form of the configuration file."""
     return f"sha256:{digest.hex()}"
 
 
 def read_hash(text: str) -> bytes:
-    """The digest in a text of the configuration file. Any other text may be a key by mistake: no error repeats it."""
+    """Parse a digest from the configuration file. Any other text may be a key by mistake, so no error repeats it."""
     match = _HASH.fullmatch(text)
     if match is None:
         raise ConfigError(

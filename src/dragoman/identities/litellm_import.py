@@ -1,6 +1,6 @@
-"""LiteLLM import: keys that LiteLLM lists become keys of this gateway. Both store the SHA-256 digest of a key text, so
-users keep their keys. A field with an effect that this gateway does not have refuses its key, unless it is ignored: no
-key permits more than before without being asked for. Pure."""
+"""LiteLLM import: converts keys that LiteLLM lists into keys of this gateway. Both store the SHA-256 digest of a key
+text, so users keep their keys. A key with a field whose effect this gateway lacks is rejected, unless the field is
+ignored explicitly: no key may silently permit more than before. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.wire.json import decode
 _TOKEN = re.compile(r"[0-9a-f]{64}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME = 64
-# Fields that become members of a key, and fields without an effect on what it permits.
+# Fields that become members of a key, and fields without an effect on its rights.
 _CARRIED = frozenset({"token", "key_alias", "models", "expires", "max_parallel_requests", "metadata", "blocked"})
 _WITHOUT_EFFECT = frozenset(
     {
@@ -41,30 +41,30 @@ _WITHOUT_EFFECT = frozenset(
         *("model_spend", "budget_reset_at", "rotation_count", "last_rotation_at", "soft_budget_cooldown"),
     }
 )
-# Fields that become tags, by the names of those.
+# Fields that become tags, by the name of the tag.
 _TAGS = {"team": ("team_alias", "team_id"), "user": ("user_id",), "organization": ("organization_id", "org_id")}
 # Names that stand for lists of models.
 _ALL_MODELS, _OTHERS_MODELS = "all-proxy-models", ("all-team-models", "no-default-models")
-# What keys may call without a list of routes; all keys here are clients.
+# The routes of a client key, which all keys here are.
 _CLIENT_ROUTES: JsonValue = ["llm_api_routes"]
 
 
 class ImportLine(Struct, frozen=True, kw_only=True):
-    """One key of the file: its number, its place, and what it becomes, or why it is refused."""
+    """One key of the file: its number, its location, and the imported key or the reason for its rejection."""
 
     number: int
-    # A line of the file, or a JSON pointer.
+    # A line number, or a JSON pointer.
     location: str
     name: str
     key: ImportedKey | None
     problem: KeyChangeError | None = None
-    # What is left out or called otherwise, without an effect on what the key permits.
+    # Fields that were dropped or renamed, without an effect on the key's rights.
     notes: tuple[str, ...] = ()
 
 
 def read_litellm_keys(content: bytes, ignored: frozenset[str]) -> list[ImportLine]:
-    """The keys of a file: what `/key/list?return_full_object=true` sends, an array of rows, or a page or a row on each
-    line. `ignored` are fields that need not be carried over."""
+    """Read the keys of a file: the response of `/key/list?return_full_object=true`, an array of rows, or a page or a
+    row on each line. `ignored` are fields that may be lost."""
     entries = _entries(content)
     lines = [_read(number, location, entry, ignored) for number, (location, entry) in enumerate(entries, 1)]
     places: dict[str | bytes, str] = {}
@@ -72,7 +72,7 @@ def read_litellm_keys(content: bytes, ignored: frozenset[str]) -> list[ImportLin
 
 
 def _unlike(line: ImportLine, places: dict[str | bytes, str]) -> ImportLine:
-    """A line, refused if one before it has the same name or token; `places` are where those stand."""
+    """Reject a line if an earlier one has the same name or token; `places` are the locations of those."""
     if line.key is None:
         return line
     same = places.get(line.key.digest) or places.get(line.name)
@@ -84,8 +84,8 @@ def _unlike(line: ImportLine, places: dict[str | bytes, str]) -> ImportLine:
 
 
 def _entries(content: bytes) -> list[tuple[str, JsonValue | WireError]]:
-    """The entries of a file, each behind its place. A file with some pages of a list is refused: keys that are left out
-    are found when their users are."""
+    """The entries of a file with their locations. A file with only some pages of a list is rejected, because missing
+    keys would be noticed only by their users."""
     pages = _pages(content)
     entries = [entry for location, page in pages for entry in _entries_of(location, page)]
     total = max((_total(page) for _, page in pages), default=0)
@@ -126,7 +126,7 @@ def _entries_of(location: str, page: JsonValue | WireError) -> Iterator[tuple[st
 
 
 def _total(page: JsonValue | WireError) -> int:
-    """How many keys a list has of which this is a page; 0 if that is not stated."""
+    """The number of keys in the full list of a page, or 0."""
     total = page.get("total_count") if isinstance(page, dict) else None
     return total if isinstance(total, int) else 0
 
@@ -164,14 +164,14 @@ def _name(entry: JsonObject, default: str, notes: list[str]) -> str:
 
 def _digest(entry: JsonObject) -> bytes:
     token = entry.get("token")
-    # Any other text may be a key: no error repeats it.
+    # Any other text may be a key, so no error repeats it.
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
         raise InvalidMember("token", "expected 64 hexadecimal digits, the hash of the key", "export the stored token")
     return bytes.fromhex(token)
 
 
 def _check_fields(entry: JsonObject, ignored: frozenset[str]) -> None:
-    """Refuse a key with a field that has an effect which would be lost."""
+    """Reject a key with a field whose effect would be lost."""
     if entry.get("blocked") is True:
         raise InvalidMember("blocked", "the key is blocked", "leave it out")
     for field, value in entry.items():
@@ -220,7 +220,7 @@ def _expires(value: JsonValue) -> datetime | UnsetType:
         moment = None
     if moment is None:
         raise InvalidMember("expires", "expected a date and time, as 2027-01-31T14:30:00Z", "repair the time")
-    # LiteLLM stores times in UTC, and exports some without saying so.
+    # LiteLLM stores times in UTC, and exports some without a time zone.
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -233,7 +233,7 @@ def _concurrency(value: JsonValue) -> int | UnsetType:
 
 
 def _tags(entry: JsonObject, ignored: frozenset[str], notes: list[str]) -> dict[str, str]:
-    """Tags from the metadata of a key, and from who has it."""
+    """Tags from the metadata of a key, and from its team, user and organization."""
     tags: dict[str, str] = {}
     metadata = entry.get("metadata") or {}
     if not isinstance(metadata, dict):
@@ -273,7 +273,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _is_empty(value: JsonValue) -> bool:
-    """Whether a field is as if left out. 0 is a limit."""
+    """Whether a field has no effect. 0 is a limit."""
     return value is None or value is False or value in ("", [], {})
 
 

@@ -1,4 +1,4 @@
-"""Members of a key: what a change may set, and which values are valid."""
+"""Members of a key: the fields that a change may set, and their valid values."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from dragoman.model.losses import Strict
 
 T = TypeVar("T")
 TextList: TypeAlias = tuple[str, ...] | UnsetType | None
-# Another role is refused with the list of roles, and not as a wrong type.
+# Another role is rejected with the list of roles instead of a type error.
 RoleName: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(ROLES)})]
 MAX_CONCURRENCY = 100_000
-# More entries than these are no list that a person reads, and slow to match.
+# Longer lists are unreadable for people, and slow to match.
 MAX_LIST = 256
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# Later moments are beyond what calendars of some systems show.
+# Some systems cannot show later dates.
 _LAST_MOMENT = 253_370_764_800
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can name a key or a provider: it stands in model names, header values and logs."""
+    """Whether a text is valid as a name of a key or provider, which occurs in model names, header values and logs."""
     return _NAME.fullmatch(text) is not None
 
 
 class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Members of a key to set. An absent member stays as it is; null removes it."""
+    """Members of a key to set. An absent member stays unchanged; null removes it."""
 
     # The role of the key; client unless stated.
     role: RoleName | UnsetType | None = UNSET
@@ -58,16 +58,16 @@ class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class KeyTerms(Struct, frozen=True, kw_only=True):
-    """What an identity permits and how it is labelled: everything that a change may set."""
+    """The rights, tags and end of an identity: everything that a change may set."""
 
     rights: Rights = Rights()
     tags: Tags = ()
-    # Seconds since 1970; None is never.
+    # Unix seconds; None is never.
     expires: float | None = None
 
 
 def applied(members: KeyMembers, before: KeyTerms, now: float) -> KeyTerms:
-    """The terms after members were set. Raises `InvalidMember` for the first value that cannot be used."""
+    """Apply members to terms. Raises `InvalidMember` for the first invalid value."""
     for problem in member_problems(members, now):
         raise problem
     rights = before.rights
@@ -114,7 +114,7 @@ def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
 
 
 def name_problem(name: str) -> InvalidMember | None:
-    """What is wrong with the form of a name of a key. A key text is none: names are shown and logged."""
+    """The problem of a key name, if any. A key text is rejected, because names are shown and logged."""
     if name.startswith(PREFIX):
         return InvalidMember("name", f"a name does not begin with {PREFIX}, as keys do", "choose another name")
     if is_name(name):
@@ -127,7 +127,7 @@ def name_problem(name: str) -> InvalidMember | None:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, short, and harmless to a terminal."""
+    """Quote a text, shortened, without control characters for the terminal."""
     short = text if len(text) <= 60 else f"{text[:59]}…"
     return '"' + "".join(char if char.isprintable() else "�" for char in short) + '"'
 
@@ -199,7 +199,7 @@ def _tag_problems(tags: Mapping[str, str]) -> Iterator[InvalidMember]:
 
 
 def _networks(texts: TextList) -> TextList:
-    """Addresses in one spelling."""
+    """Normalise the spelling of addresses."""
     return tuple(str(ipaddress.ip_network(text)) for text in texts) if isinstance(texts, tuple) else texts
 
 

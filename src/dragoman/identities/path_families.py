@@ -1,5 +1,5 @@
-"""Path families: what the `paths` of a key can name, and which actions of a family every key may take. Closed to keys
-that do not name them are actions that read or end what another key may have made, and requests in files."""
+"""Path families: the values of a key's `paths`, and the actions that every key may take. Keys must name actions that
+read or end another key's data, and requests in files, to use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 CREATE, READ, DELETE, CANCEL = "create", "read", "delete", "cancel"
 ACTIONS = (CREATE, READ, DELETE, CANCEL)
-# Paths that `server.passthrough_paths` alone opens.
+# Paths that only `server.passthrough_paths` opens.
 OTHER = "other"
 
 # The actions that are open by default, by family.
@@ -35,9 +35,9 @@ OPEN_ACTIONS: Mapping[str, tuple[str, ...]] = {
     OTHER: ACTIONS,
 }
 
-# Actions that open more if a list names them than without a list: some of their paths are closed by default.
+# Actions that permit more in a list than without one: some of their paths are closed by default.
 PARTLY_CLOSED = frozenset({f"batches:{CREATE}", f"videos:{CREATE}"})
-# Families with paths that name no model: keys with a list of models may use these only if their list of paths has them.
+# Families with paths that name no model. A key with a list of models may use them only if its `paths` name them.
 WITHOUT_MODEL = frozenset({"files", "uploads", "containers", "vector_stores", OTHER})
 
 

@@ -1,9 +1,8 @@
 """Permissions: whether rights permit a model, a provider, an address or a path, and whether one key's rights cover
-another's. Pure; an absent list permits everything.
+another's. Pure. An absent list permits everything.
 
-Patterns of models: `*` stands for any text within a segment (between two `/`), `*` as the last segment for everything
-below, `*` alone for every name. So `bedrock/*` permits `bedrock/a/b`, and neither `bedrock` nor `bedrockz/a`.
-"""
+Patterns of models: `*` matches any text within a segment (between two `/`), `*` as the last segment everything below,
+and `*` alone every name. `bedrock/*` permits `bedrock/a/b`, but neither `bedrock` nor `bedrockz/a`."""
 
 from __future__ import annotations
 
@@ -19,11 +18,10 @@ from dragoman.model.losses import strictest
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Bounds of one pattern.
 MAX_PATTERN_LENGTH, MAX_PATTERN_STARS = 128, 4
-# Longer names are in no list: names come from outside, and each is compared with all patterns of a list.
+# Longer names are never permitted: clients choose them, and each is compared with all patterns of a list.
 MAX_NAME_LENGTH = 256
-# Lists of keys that are compiled at a time; more keys than lists share them.
+# Maximum number of compiled lists. Keys with equal lists share one.
 _COMPILED = 4096
 
 
@@ -33,38 +31,35 @@ def has_lists(rights: Rights) -> bool:
 
 
 def limits_models(rights: Rights) -> bool:
-    """Whether some models are not permitted: `*` alone permits everything, also what names no model."""
     return rights.models is not None and "*" not in rights.models
 
 
 def permits_model(rights: Rights, name: str) -> bool:
-    """Whether a model may be requested by this name."""
     if rights.models is None:
         return True
     return len(name) <= MAX_NAME_LENGTH and _models(rights.models).fullmatch(name) is not None
 
 
 def permits_provider(rights: Rights, name: str) -> bool:
-    """Whether requests may reach a provider."""
     return rights.providers is None or name in rights.providers
 
 
 def permits_address(rights: Rights, address: IPAddress | None) -> bool:
-    """Whether requests may come from an address; None is an unknown one, which no list permits."""
+    """Whether requests may come from an address. None is an unknown address, which no list permits."""
     if rights.addresses is None:
         return True
     return address is not None and any(address in network for network in _networks(rights.addresses))
 
 
 def permits_path(rights: Rights, family: str, action: str, *, is_open: bool) -> bool:
-    """Whether requests may take an action in a family of paths; `is_open` says that keys without a list may."""
+    """Whether requests may take an action on a path family. `is_open` means that keys without a list may."""
     if rights.paths is None:
         return is_open
     return f"{family}:{action}" in rights.paths or (is_open and family in rights.paths)
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text can be a pattern of model names."""
+    """Whether a text is a valid pattern of model names."""
     return (
         0 < len(text) <= MAX_PATTERN_LENGTH
         and text.isprintable()
@@ -75,7 +70,7 @@ def is_pattern(text: str) -> bool:
 
 
 def uncovered(maker: Identity, rights: Rights, tags: Tags, expires: float | None) -> str | None:
-    """The first member of a key that exceeds its maker's rights; None if the maker may make such a key."""
+    """The first member of a key that exceeds its maker's rights, or None."""
     if maker.rights.role != ADMIN:
         return "role"
     for name, covers in _COVERS.items():
@@ -87,14 +82,14 @@ def uncovered(maker: Identity, rights: Rights, tags: Tags, expires: float | None
 
 
 def narrows(before: Rights, after: Rights) -> bool:
-    """Whether a change took any right away from requests that run; how many may run concerns later ones."""
+    """Whether a change removes any right from running requests. The concurrency limit affects later ones only."""
     if before.role != after.role != ADMIN:
         return True
     return any(not covers(after, before) for name, covers in _COVERS.items() if name != "concurrency")
 
 
 def _covers_models(maker: Rights, rights: Rights) -> bool:
-    # A pattern is compared as a text: its `*` can only be matched by a `*` of the maker's.
+    # Patterns are compared as texts: only a `*` of the maker's covers a `*`.
     return maker.models is None or (
         rights.models is not None and all(permits_model(maker, pattern) for pattern in rights.models)
     )
@@ -128,7 +123,8 @@ def _is_within(inner: _Network, outer: Iterable[_Network]) -> bool:
 
 
 def _covers_paths(maker: Rights, rights: Rights) -> bool:
-    # Families without an action, and what is closed by default, must be the maker's own. A list opens more than none.
+    # The maker must have families without an action, and actions that are closed by default. A list permits more than
+    # none.
     if rights.paths is None:
         return maker.paths is None
     if maker.paths is not None:
@@ -178,8 +174,8 @@ def _expression(pattern: str) -> str:
 
 
 def _segment(text: str) -> str:
-    """One segment. A piece between two `*` is where it is found first, the last one at the end; another way is never
-    tried, since a name on which many ways fail would take too long."""
+    """Compile one segment. Each piece between two `*` matches at its first occurrence, the last piece at the end.
+    Without backtracking, matching stays fast for any name."""
     first, *pieces = map(re.escape, text.split("*"))
     if not pieces:
         return first

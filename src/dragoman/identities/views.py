@@ -1,4 +1,4 @@
-"""Views of keys: the documents that commands print with `--json` and the admin API sends. No view has a digest."""
+"""Views of keys: the JSON documents that commands print with `--json` and the admin API sends. No view has a digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.rules.timestamps import format_instant
 
 
 class GrantsView(Struct, frozen=True, kw_only=True):
-    """What a key permits. A list that is null permits everything; times are UTC."""
+    """The rights of a key. A list that is null permits everything. Times are UTC."""
 
     role: str
     models: tuple[str, ...] | None
@@ -27,7 +27,7 @@ class GrantsView(Struct, frozen=True, kw_only=True):
     concurrency: int | None
     tags: dict[str, str]
     expires: str | None
-    # Until when the former text of a rotated key is accepted.
+    # The end of the time in which the former text of a rotated key is accepted.
     former_until: str | None
 
 
@@ -36,7 +36,7 @@ class _NamedView(GrantsView, frozen=True, kw_only=False):
 
 
 class PermissionsView(_NamedView, frozen=True, kw_only=True):
-    """A key and what it permits; a list that is null permits everything. Without a key the name is empty."""
+    """A key and its rights. A list that is null permits everything. Without a key the name is empty."""
 
     # file, database or command line; empty without a key.
     source: str
@@ -48,8 +48,8 @@ class _KeyStateView(_NamedView, frozen=True, kw_only=False):
 
 
 class KeyView(_KeyStateView, frozen=True, kw_only=True):
-    """A key and what it permits. A list that is null permits everything; times are UTC. A key of the configuration has
-    the generation 0, and no times."""
+    """A key and its rights. A list that is null permits everything. Times are UTC. A key of the configuration has the
+    generation 0, and no times."""
 
     created: str | None
     created_by: str | None
@@ -61,14 +61,14 @@ class KeyView(_KeyStateView, frozen=True, kw_only=True):
 
 
 class KeysView(Struct, frozen=True, kw_only=True):
-    """Keys in the order of their names; `next` is the name to go on after, or null at the end."""
+    """Keys sorted by name. `next` is the name to continue after, or null at the end."""
 
     keys: list[KeyView]
     next: str | None = None
 
 
 class IssuedKey(Struct, frozen=True, kw_only=True):
-    """A new key text, which is shown once, and the key that it belongs to."""
+    """A new key text, which is shown once, and its key."""
 
     key: str
     identity: KeyView
@@ -81,7 +81,7 @@ class AuditedKeyView(GrantsView, frozen=True, kw_only=True):
 
 
 class AuditEntryView(Struct, frozen=True, kw_only=True):
-    """One change of a key. `before` is null for a key that was new."""
+    """One change of a key. `before` is null for a new key."""
 
     id: int
     time: str
@@ -96,14 +96,14 @@ class AuditEntryView(Struct, frozen=True, kw_only=True):
 
 
 class AuditView(Struct, frozen=True, kw_only=True):
-    """Changes of keys, the latest first; `next` is the id to go on before, or null at the end."""
+    """Changes of keys, the latest first. `next` is the ID to continue before, or null at the end."""
 
     changes: list[AuditEntryView]
     next: int | None = None
 
 
 class ImportedKeyView(Struct, frozen=True, kw_only=True):
-    """What became of one key of a file: `result` is imported, accepted (nothing was imported) or refused."""
+    """The result for one key of a file: `result` is imported, accepted (nothing was imported) or refused."""
 
     number: int
     # A line of the file, or a JSON pointer.
@@ -112,12 +112,12 @@ class ImportedKeyView(Struct, frozen=True, kw_only=True):
     result: str
     problem: str | None
     remedy: str | None
-    # Members that were left out or renamed.
+    # Members that were dropped or renamed.
     notes: tuple[str, ...]
 
 
 class ImportView(Struct, frozen=True, kw_only=True):
-    """How many keys were imported and refused, and what became of each."""
+    """The number of imported and refused keys, and the result for each."""
 
     imported: int
     refused: int
@@ -127,8 +127,8 @@ class ImportView(Struct, frozen=True, kw_only=True):
 def keys_view_of(
     configured: Iterable[Identity], stored: Sequence[StoredIdentity], now: float, *, after: str, limit: int
 ) -> KeysView:
-    """One page of keys with names behind `after`. `stored` are the next keys of the database, one more than the limit
-    if there are so many. Of a name that both have, the key of the configuration is in force."""
+    """One page of keys with names after `after`. `stored` are the next keys of the database, with one beyond the limit
+    if there are more. If both have a name, the key of the configuration is in force."""
     views = {each.identity.name: view_of(each, now) for each in stored}
     views |= {each.name: configured_view_of(each, now) for each in configured if each.name > after}
     names = sorted(views)
@@ -137,7 +137,7 @@ def keys_view_of(
 
 
 def audit_view_of(entries: Sequence[AuditEntry], limit: int) -> AuditView:
-    """One page of the audit log. `entries` are the next ones, one more than the limit if there are so many."""
+    """One page of the audit log. `entries` are the next entries, with one beyond the limit if there are more."""
     page = [
         AuditEntryView(
             id=each.id,
@@ -154,7 +154,6 @@ def audit_view_of(entries: Sequence[AuditEntry], limit: int) -> AuditView:
 
 
 def view_of(stored: StoredIdentity, now: float) -> KeyView:
-    """A key of the database at a time."""
     return _view(
         stored.identity,
         now,
@@ -166,7 +165,6 @@ def view_of(stored: StoredIdentity, now: float) -> KeyView:
 
 
 def configured_view_of(identity: Identity, now: float) -> KeyView:
-    """A key of the configuration at a time."""
     return _view(identity, now)
 
 
@@ -199,10 +197,10 @@ def _audited(audited: AuditedIdentity) -> AuditedKeyView:
 
 
 def grants_view_of(rights: Rights, tags: Mapping[str, str], expires: float | None, former: float | None) -> GrantsView:
-    """What a key permits; times are seconds since 1970."""
+    """The rights of a key; times are Unix seconds."""
     return GrantsView(**asdict(rights), tags=dict(tags), expires=_instant(expires), former_until=_instant(former))
 
 
 def _instant(seconds: float | None) -> str | None:
-    # Rounded down, so that nothing is shown to last longer than it does.
+    # Rounded down, so that no key ends before the shown time.
     return None if seconds is None else format_instant(math.floor(seconds))

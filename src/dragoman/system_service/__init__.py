@@ -1,1 +1,1 @@
-"""System service: a gateway that the user's own init system starts and watches: systemd or launchd (decision 28)."""
+"""System service: installs the gateway as a service of the user's init system, systemd or launchd (decision 28)."""

@@ -1,5 +1,5 @@
-"""Init systems that can watch over a user's gateway, as data: each is found by its program, launchctl before systemctl,
-with one table of commands and one reader of its state."""
+"""Init systems that can run a user's gateway, as data: detection, commands and a parser of the service state for each.
+launchctl is tried before systemctl."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from dragoman.system_service.units import LABEL, UNIT, Job, launchd_agent, syste
 
 CommandWords: TypeAlias = tuple[str, ...]
 
-# A question is answered at once; work waits for a gateway to start or to end its streams.
+# Timeouts: queries return at once; commands wait for a gateway to start or to finish its streams.
 _QUESTION_SECONDS = 10.0
 _WORK_SECONDS = 600.0
 _MAX_ERROR_LENGTH = 200
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
-    """The state of a service: whether the init system has it, whether it runs, its process, and its state in words."""
+    """The state of a service: whether the init system has loaded it, whether it runs, its process, and a
+    description."""
 
     loaded: bool
     running: bool
@@ -42,29 +43,28 @@ class Manager(Struct, frozen=True, kw_only=True):
     program: str
     unit: Path
     render_unit: Callable[[Job], str]
-    # The file of the log, where it is not in the init system's own.
+    # The log file, if the init system has no log of its own.
     log: Path | None
-    # Whether it is there for this user at all.
+    # Succeeds if the init system works for this user.
     probe: CommandWords
     # The commands that replace an older unit by the new one, and start it.
     before_start: tuple[CommandWords, ...]
     start: tuple[CommandWords, ...]
     stop: tuple[CommandWords, ...]
-    # Before the unit is removed, and after.
+    # The commands before the unit is removed, and after.
     disable: tuple[CommandWords, ...]
     forget: tuple[CommandWords, ...]
     state: CommandWords
     read: Callable[[int, str], ServiceState]
-    # For people: how to see the log, to start it again, and to have the configuration read again.
+    # Commands to show to the user: for the log, a restart, and a reload of the configuration.
     show_log: str
     start_again: str
     reload: str
-    # A note about its lifetime.
     note: str = ""
 
 
 def find_manager(environ: Mapping[str, str]) -> Manager:
-    """The init system of this machine, with its program; a current directory is no place to look for one."""
+    """Find the init system of this machine and its program. The current directory is not searched."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute():
         raise DragomanError("there is no home to keep a service in (set HOME to an absolute path)")
@@ -79,7 +79,7 @@ def find_manager(environ: Mapping[str, str]) -> Manager:
 
 
 def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
-    """Refuse an init system that is there, but not for this user: nothing has been written by then."""
+    """Fail if the init system does not work for this user. No file has been written by then."""
     status, _, complaint = _run(manager, manager.probe, environ, _QUESTION_SECONDS)
     if status:
         remedy = (
@@ -96,7 +96,7 @@ def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:
 
 
 def run_commands(manager: Manager, commands: tuple[CommandWords, ...], environ: Mapping[str, str]) -> None:
-    """Have an init system do something; the first command that fails ends it."""
+    """Run commands of an init system. The first failure ends the sequence."""
     for words in commands:
         status, _, complaint = _run(manager, words, environ, _WORK_SECONDS)
         if status:
@@ -105,7 +105,7 @@ def run_commands(manager: Manager, commands: tuple[CommandWords, ...], environ: 
 
 
 def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
-    """Status, output, and last error line."""
+    """Return status, output, and the last error line."""
     try:
         done = subprocess.run(
             [manager.program, *words],
@@ -125,7 +125,7 @@ def _systemd(program: str, home: Path) -> Manager:
     return Manager(
         name="systemd",
         program=program,
-        # Where the user's manager looks whatever the shell has in XDG_CONFIG_HOME, which it does not see.
+        # The user's manager does not see the shell's XDG_CONFIG_HOME and always reads this directory.
         unit=home / ".config/systemd/user" / UNIT,
         render_unit=systemd_unit,
         log=None,
@@ -146,7 +146,7 @@ def _systemd(program: str, home: Path) -> Manager:
 
 
 def read_systemd(status: int, output: str) -> ServiceState:
-    """The output of `systemctl show`."""
+    """Parse the output of `systemctl show`."""
     values = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     if status or values.get("LoadState", "not-found") != "loaded":
         return ServiceState(loaded=False, running=False, description="systemd does not know it")
@@ -182,7 +182,7 @@ def _launchd(program: str, home: Path) -> Manager:
 
 
 def read_launchd(status: int, output: str) -> ServiceState:
-    """The output of `launchctl print`: the first of these at the outer level."""
+    """Parse the output of `launchctl print`. Only the first values, at the outer level, count."""
     if status:
         return ServiceState(loaded=False, running=False, description="launchd does not have it loaded")
     values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", output, re.M))}

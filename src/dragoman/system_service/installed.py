@@ -1,4 +1,4 @@
-"""Installed: what `service install` has left on this machine, read back from it."""
+"""Installed service: reads back the unit that `service install` wrote on this machine."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from dragoman.system_service.init_systems import Manager, find_manager
 from dragoman.system_service.units import command_of, is_ours, option_of
 
 _CONFIG = "--config"
-# More is no unit of ours.
+# Larger files are not written by Dragoman.
 _MAX_UNIT_BYTES = 65536
 
 
 class Installed(Struct, frozen=True, kw_only=True):
-    """A service that is there: its unit, and what its command names."""
+    """An installed service: its unit, and the files that its command names."""
 
     manager: Manager
-    # Nothing if it has only the environment, or the user's own file once there is one.
+    # "" if the service uses only the environment, or the default configuration file.
     config: str
     env_file: str
 
     def variables(self) -> dict[str, str]:
-        """The variables of the service besides its own environment."""
+        """The environment variables of the service's own file."""
         return read_env_file(Path(self.env_file)) if self.env_file else {}
 
 
 def find_installed(environ: Mapping[str, str]) -> Installed | None:
-    """The service of this user; None if there is none, or nothing that could run one."""
+    """Find the service of this user, or None."""
     try:
         manager = find_manager(environ)
     except DragomanError:
@@ -42,7 +42,7 @@ def find_installed(environ: Mapping[str, str]) -> Installed | None:
 
 
 def installed_in(manager: Manager) -> Installed | None:
-    """The service that an init system has a unit of. Units of other authors are ignored."""
+    """Read the unit of an init system. Units of other authors are ignored."""
     text = _read(manager.unit)
     if not is_ours(text):
         return None
@@ -51,7 +51,6 @@ def installed_in(manager: Manager) -> Installed | None:
 
 
 def env_file_in(environ: Mapping[str, str]) -> Path:
-    """The file with the variables of a service."""
     directory = config_directory(environ)
     if directory is None:
         raise DragomanError("there is no home to keep a service in (set HOME to an absolute path)")
@@ -59,14 +58,14 @@ def env_file_in(environ: Mapping[str, str]) -> Path:
 
 
 def variables_files(installed: Installed | None, environ: Mapping[str, str]) -> list[Path]:
-    """The files of variables that were written here and are still there: a service names its own."""
+    """The existing variables files that Dragoman wrote, including the one that the service names."""
     own = [Path(installed.env_file)] if installed is not None and installed.env_file else []
     places = dict.fromkeys([*own, env_file_in(environ)])
     return [path for path in places if is_ours(_read(path))]
 
 
 def check_free(path: Path) -> None:
-    """Refuse to write over a file that was not written here."""
+    """Refuse to overwrite a file that Dragoman did not write."""
     if not os.path.lexists(path):
         return
     if path.is_symlink() or not path.is_file() or not is_ours(_read(path)):
@@ -74,7 +73,7 @@ def check_free(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file of variables, and its folder if nothing else is in it: it was made for it, or is of no use."""
+    """Delete a variables file, and its directory if it becomes empty."""
     path.unlink()
     if not any(path.parent.iterdir()):
         path.parent.rmdir()

@@ -1,5 +1,5 @@
-"""Units: the text by which an init system starts a gateway, and its command read back. It contains no secret
-(`systemctl cat`): variables are in a file of their own."""
+"""Service units: writes the unit file by which an init system starts the gateway, and reads its command back. The unit
+contains no secret, because `systemctl cat` shows it: variables are in a file of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 MARKER = "Written by `dragoman service install`; `dragoman service uninstall` takes it back."
 UNIT = "dragoman.service"
 LABEL = "local.dragoman"
-# A gateway that cannot start is tried so often within so long, and then left alone.
+# Restart limits: attempts, the period in seconds, and the delay in seconds.
 _TRIES, _WITHIN, _RESTART_SECONDS = 5, 60, 2
 _PLAIN = re.compile(r"[A-Za-z0-9_@:,=+/.-]+")
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
@@ -56,14 +56,14 @@ WantedBy=default.target
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line as systemd reads it, which would put values for `%` and `$`."""
+    """Quote a word of a command line for systemd, which would expand `%` and `$`."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return text if _PLAIN.fullmatch(text) else f'"{text}"'
 
 
 def launchd_agent(job: Job) -> str:
-    """An agent of launchd, as `man launchd.plist` describes it."""
-    # Here and below: a gateway that looks for its own unit has no use for a parser of XML.
+    """A launchd agent, as `man launchd.plist` describes it."""
+    # Imported here and below, because a gateway that looks for its own unit needs no XML parser.
     import plistlib
 
     plist = plistlib.dumps(
@@ -72,7 +72,7 @@ def launchd_agent(job: Job) -> str:
             "ProgramArguments": list(job.command),
             "WorkingDirectory": job.directory,
             "RunAtLoad": True,
-            # A requested stop is no reason to restart it.
+            # A requested stop must not lead to a restart.
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": 10,
             "ExitTimeOut": job.stop_seconds,
@@ -86,12 +86,11 @@ def launchd_agent(job: Job) -> str:
 
 
 def is_ours(text: str) -> bool:
-    """Whether a unit was written here."""
     return MARKER in text
 
 
 def command_of(text: str) -> tuple[str, ...]:
-    """The command of a unit that Dragoman wrote; nothing if it was changed beyond that."""
+    """Return the command of a unit that Dragoman wrote; empty if it was edited too much."""
     return tuple(_agent_command(text) if text.lstrip().startswith("<?xml") else _unit_command(text))
 
 
@@ -115,5 +114,5 @@ def _unit_command(text: str) -> Iterator[str]:
 
 
 def option_of(words: tuple[str, ...], name: str) -> str:
-    """The value of an option in a command; nothing if it is not there."""
+    """Return the value of an option in a command, or ""."""
     return next((words[at + 1] for at, word in enumerate(words[:-1]) if word == name), "")

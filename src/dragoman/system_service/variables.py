@@ -1,5 +1,5 @@
-"""Environment variables that a service needs: variables of the configuration, keys of the catalogue, proxies,
-certificates, those of cloud SDKs, and the user's directories."""
+"""Environment variables that a service needs: those of the configuration, keys of the catalogue, proxies, certificates,
+cloud SDKs, and the user's directories."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dragoman.providers.catalogue import CatalogueEntry
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
-# The clouds' libraries read many, and new ones with every release.
+# Prefixes, because cloud SDKs read many variables, and new ones with every release.
 _CLOUDS = ("AWS_", "GOOGLE_", "CLOUDSDK_")
-# A credential that ends within hours, which is no use to what runs for weeks.
+# A credential that expires within hours is useless to a service.
 SHORT_LIVED = "AWS_SESSION_TOKEN"
 
 
@@ -31,7 +31,7 @@ def named_variables(file: ConfigFile | None) -> tuple[str, ...]:
 def variables_for(
     named: tuple[str, ...], environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> dict[str, str]:
-    """The variables that are set and that a service needs, with their values."""
+    """The environment variables that are set and that a service needs."""
     keys = (name for listing in catalogue.values() for name in chain(listing.env, *listing.option_env.values()))
     proxies = (name for proxy in _PROXIES for name in (proxy, proxy.lower()))
     clouds = (name for name in sorted(environ) if name.startswith(_CLOUDS))

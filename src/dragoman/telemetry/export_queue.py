@@ -1,6 +1,6 @@
 """Export queue: sends spans of recorded exchanges to a collector, by OTLP over HTTP (decision 35). `export` never
-blocks: without room an exchange is dropped and counted. Failures are logged rarely. The packages of the extra `otel`
-are imported in the thread, after the fork."""
+blocks: if the queue is full, the exchange is dropped and counted. Failures are logged at most once an hour. The
+packages of the extra `otel` are imported in the thread, after the fork."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from dragoman.records.journal_entry import JournalEntry
 from dragoman.telemetry.spans import ProviderPlace, SpanNames, TraceSpan, operation_of, spans_of
 from dragoman.telemetry.trace_context import is_sampled
 
-# The results of an export.
 SENT, DROPPED, FAILED = "sent", "dropped", "failed"
-# Maximum waiting exchanges, batch size, and timeout of a batch with its retries.
+# Maximum queued exchanges, batch size, and timeout of a batch with its retries.
 _MAX_WAITING = 2048
 _BATCH = 128
 _MAX_SEND_SECONDS = 5.0
-# Seconds for which a few exchanges wait for others.
+# Seconds to wait for more exchanges before a small batch is sent.
 _GATHER = 1.0
 # Interval of log messages about a problem.
 _LOG_INTERVAL = 3600.0
@@ -31,7 +30,7 @@ _PATH = "/v1/traces"
 
 
 class Collector(Struct, frozen=True, kw_only=True):
-    """Where spans go and of how many exchanges; `attributes` identify this gateway."""
+    """The collector: its endpoint and headers, the sample ratio, and `attributes` that identify this gateway."""
 
     endpoint: str
     headers: Mapping[str, str] = {}
@@ -45,12 +44,12 @@ class Collector(Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """Where to post: the path is added to whatever is only a host."""
+        """The URL for spans. The path is added if the endpoint is only a host."""
         return self.endpoint if self.endpoint.endswith(_PATH) else f"{self.endpoint.rstrip('/')}{_PATH}"
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra `otel` are installed; only their parents are imported."""
+    """Whether the extra `otel` is installed. Only parent packages are imported."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http.trace_exporter") is not None
     except ImportError:
@@ -58,19 +57,15 @@ def is_installed() -> bool:
 
 
 class Sender(Protocol):
-    """Sends spans, and returns whether they were accepted."""
-
-    def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Send spans within some seconds; returns whether they were accepted."""
-        ...
+    def send(self, spans: Sequence[TraceSpan]) -> bool: ...
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
+        """Abort running exports."""
         ...
 
 
 class TelemetryExporter:
-    """Takes exchanges from ingestion, and sends their spans in a thread; `log` gets failures, `count` outcomes."""
+    """Takes exchanges from ingestion and sends their spans in a thread. `log` gets failures, `count` outcomes."""
 
     def __init__(
         self,
@@ -92,13 +87,13 @@ class TelemetryExporter:
         self._logged_at = -_LOG_INTERVAL
 
     def start(self) -> None:
-        """Begin to send; not before the process is the one that serves."""
-        # The end of the process does not wait for it, however slow a collector is.
+        """Start the thread. Call it after the fork, in the serving process."""
+        # A daemon thread: a slow collector must not delay the end of the process.
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
 
     def export(self, entries: Sequence[JournalEntry]) -> None:
-        """Queue exchanges for export; those without room are dropped and counted."""
+        """Queue exchanges for export. If the queue is full, they are dropped and counted."""
         share = self._collector.share
         wanted = [entry for entry in entries if operation_of(entry) and is_sampled(entry.id, entry.trace, share)]
         with self._changed:
@@ -109,7 +104,7 @@ class TelemetryExporter:
             self._drop(len(wanted) - room, "the queue is full")
 
     def close(self, seconds: float) -> None:
-        """Send queued exchanges, for at most this long; the rest is dropped and counted."""
+        """Send queued exchanges, for at most `seconds`. The rest is dropped and counted."""
         with self._changed:
             self._until = time.monotonic() + seconds
             self._changed.notify()
@@ -137,7 +132,7 @@ class TelemetryExporter:
                 self._log_limited(f"cannot export spans to {self._collector.address}: {reason}")
 
     def _next(self) -> list[JournalEntry]:
-        """Some exchanges that wait; none at the end."""
+        """Wait for the next batch; empty at the end."""
         with self._changed:
             while not self._waiting and self._until is None:
                 self._changed.wait()
@@ -152,7 +147,7 @@ class TelemetryExporter:
 
     def _send(self, batch: list[JournalEntry]) -> bool:
         if self._sender is None:
-            # Not before it is needed, and not on the loop.
+            # Imported late, and not on the event loop, because the SDK is large.
             from dragoman.telemetry.otlp_exporter import Exporter
 
             self._sender = Exporter(self._collector, _MAX_SEND_SECONDS)

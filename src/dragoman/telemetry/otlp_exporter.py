@@ -1,4 +1,4 @@
-"""OTLP: sends spans with the exporter of OpenTelemetry's own SDK; alone it knows the packages of the extra `otel`."""
+"""OTLP exporter: sends spans with OpenTelemetry's SDK. Only this module imports the packages of the extra `otel`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dragoman.telemetry.export_queue import Collector
 
 _SCOPE = "dragoman"
-# Headers that the exporter sets, beside those of the configuration. It also reads some from the environment, which may
-# belong to another collector.
+# Headers that the exporter sets beside the configured ones. It also reads some from the environment, which may belong
+# to another collector.
 _OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "user-agent"}
 )
 
 
 class Exporter:
-    """Sends spans to one collector, each batch within some seconds, repetitions included."""
+    """Sends spans to one collector, each batch within a timeout that includes retries."""
 
     def __init__(self, collector: Collector, seconds: float) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -37,7 +37,7 @@ class Exporter:
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from requests import Session  # noqa: TID251 - what the exporter sends with
 
-        # An unreachable collector is logged elsewhere, and once.
+        # The export queue logs an unreachable collector, once.
         for name in ("opentelemetry", "urllib3"):
             logging.getLogger(name).addHandler(logging.NullHandler())
         session = Session()
@@ -52,11 +52,9 @@ class Exporter:
         self._scope = InstrumentationScope(_SCOPE)
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Send spans; returns whether they were accepted."""
         return self._exporter.export([readable(span, self._resource, self._scope) for span in spans]) is self._taken
 
     def stop(self) -> None:
-        """Wait for nothing any more."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK has no types there
 
 
@@ -69,7 +67,7 @@ def _is_near(address: str) -> bool:
 
 
 def _only(headers: Mapping[str, str]) -> Callable[[PreparedRequest], PreparedRequest]:
-    """Sends with the headers of the configuration alone: none of the environment's, and no password of `.netrc`."""
+    """Restricts requests to the configured headers: none from the environment, and no password from `.netrc`."""
     allowed = _OWN_HEADERS | {name.lower() for name in headers}
 
     def sign(request: PreparedRequest) -> PreparedRequest:
@@ -82,7 +80,7 @@ def _only(headers: Mapping[str, str]) -> Callable[[PreparedRequest], PreparedReq
 
 
 def readable(span: TraceSpan, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
-    """A span as the SDK has it, made whole: a tracer is for spans that begin and end while it looks on."""
+    """Convert a span to the SDK's form. A tracer only supports spans that it starts and ends itself."""
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 

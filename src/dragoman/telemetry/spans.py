@@ -1,4 +1,4 @@
-"""Spans of an exchange and its calls, as values without content; an unknown is left out, never 0 (pitfall 455)."""
+"""Spans of an exchange and its calls, as values without content. Unknown values are left out, never 0 (pitfall 455)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ Attributes: TypeAlias = dict[str, Value]
 # Outcomes without an error: a response, and a client that disconnected.
 _FINE = ("", "answered", "client_disconnected")
 _NANO = 1_000_000_000
-# Model names come from clients; maximum number of them in names of spans, by which backends group.
+# Maximum number of model names in span names. Clients choose them, and backends group by span name.
 _MAX_MODEL_NAMES = 200
 _MAX_TEXT_LENGTH = 200
-# Statuses of unknown names, which get no group.
+# Responses to unknown model names, which get no span name of their own.
 _UNKNOWN = frozenset({400, 401, 404})
 
 
 class ProviderPlace(Struct, frozen=True, kw_only=True):
-    """A provider's public name and address; `inside` if it is within this process."""
+    """A provider's public name and address; `inside` if it runs within this process."""
 
     provider: str
     address: str = ""
@@ -48,7 +48,7 @@ class ProviderPlace(Struct, frozen=True, kw_only=True):
 
 
 class TraceSpan(Struct, frozen=True, kw_only=True):
-    """One span, in nanoseconds; `parent` is the id of the span above it, "" if there is none."""
+    """One span, in nanoseconds. `parent` is the ID of the parent span, or ""."""
 
     name: str
     trace: str
@@ -64,20 +64,20 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
 
 
 def operation_of(entry: JournalEntry) -> str:
-    """The operation, by the conventions; "" if they have none."""
+    """The operation in the conventions, or ""."""
     if entry.outcome == OPEN:
         return ""
     return names.OPERATIONS.get(entry.kind) or names.OPERATION_PATHS.get(entry.path.removeprefix("/v1"), "")
 
 
 class SpanNames:
-    """Names of spans, of which there are only so many, whatever clients call their models (pitfall 454)."""
+    """Limits the number of span names, whatever model names clients send (pitfall 454)."""
 
     def __init__(self) -> None:
         self._models: set[str] = set()
 
     def of(self, operation: str, entry: JournalEntry) -> str:
-        """The operation with its model, or alone."""
+        """The operation with its model, or the operation alone."""
         model = _cut(entry.model)
         if model not in self._models:
             if not model or entry.status in _UNKNOWN or len(self._models) >= _MAX_MODEL_NAMES:
@@ -87,7 +87,7 @@ class SpanNames:
 
 
 def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_names: SpanNames) -> list[TraceSpan]:
-    """The spans of an exchange, the one of all of it first; none if the conventions have no word for it."""
+    """The spans of an exchange, its own first; none if the conventions have no operation for it."""
     operation = operation_of(entry)
     if not operation:
         return []
@@ -181,7 +181,7 @@ def _error(entry: JournalEntry) -> str:
 def _of_tokens(tokens: TokenCounts) -> Iterator[tuple[str, Value]]:
     yield names.INPUT_TOKENS, tokens.input
     yield names.OUTPUT_TOKENS, tokens.output
-    # Parts of the two; a provider without caching does not report them.
+    # Parts of the totals. A provider without caching does not report them.
     if tokens.cache_read:
         yield names.CACHE_READ, tokens.cache_read
     if tokens.cache_write:
@@ -228,7 +228,7 @@ def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
 
 
 def _of_fields(record: JournalEntry | CallEntry, fields: Sequence[RecordField]) -> Iterator[tuple[str, Value]]:
-    """The members that have an attribute, without empty ones."""
+    """The non-empty members that have an attribute."""
     for field in fields:
         if field.attribute and (value := getattr(record, field.name)):
             yield field.attribute, _cut(value) if isinstance(value, str) else value

@@ -1,6 +1,6 @@
-"""Trace context: `traceparent` and `tracestate` of clients, read strictly (https://www.w3.org/TR/trace-context-2/), and
-ids of spans. Ids follow from the exchange's id and the call's number, so that caller and exporter agree (decision
-35)."""
+"""Trace context: parses clients' `traceparent` and `tracestate` strictly (https://www.w3.org/TR/trace-context-2/), and
+derives span IDs. IDs follow from the exchange ID and the number of the call, so that caller and exporter agree
+(decision 35)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 PARENT, STATE = b"traceparent", b"tracestate"
-# Sampled, and that the trace's id is random; all other flags are reserved, and handed on as zero.
+# Flags: sampled, and random trace ID. All other flags are reserved and forwarded as zero.
 _SAMPLED, _FLAGS = 1, 3
-# Later versions may be longer than ours, which has 55 characters; none is a letter.
+# Later versions may be longer than the current one, which has 55 characters.
 _MAX_PARENT_LENGTH = 256
 _is_parent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?").fullmatch
 _NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
-# Limits of a forwarded state: bytes and members, of which too long ones are dropped first.
+# Limits of a forwarded state in bytes and members. The longest members are dropped first.
 _MAX_STATE_LENGTH = 512
 _MAX_MEMBERS = 32
 _LARGE_MEMBER = 128
@@ -25,7 +25,7 @@ _member = re.compile(rb"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\-
 
 
 def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
-    """Which trace a request belongs to, and the state beside it; "" without a valid one."""
+    """The trace of a request and its state; "" without a valid one."""
     parents: list[bytes] = []
     states: list[bytes] = []
     for name, value in headers:
@@ -33,13 +33,13 @@ def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str
             parents.append(value)
         elif name == STATE:
             states.append(value)
-    # With several, the right one is unknown.
+    # With several headers, the right one is unknown.
     parent = read_parent(parents[0]) if len(parents) == 1 else ""
     return (parent, read_state(b",".join(states))) if parent else ("", "")
 
 
 def read_parent(value: bytes) -> str:
-    """A `traceparent` in the known version, even if it came in a later one; "" if it is none."""
+    """A valid `traceparent`, converted to the current version, or ""."""
     match = _is_parent(value) if len(value) <= _MAX_PARENT_LENGTH else None
     if match is None:
         return ""
@@ -50,7 +50,7 @@ def read_parent(value: bytes) -> str:
 
 
 def read_state(value: bytes) -> str:
-    """A `tracestate` as far as it is handed on; "" if anything is wrong with it."""
+    """A valid `tracestate`, shortened for forwarding, or ""."""
     if not value or len(value) > _MAX_RECEIVED_STATE_LENGTH:
         return ""
     members = [member for part in value.split(b",") if (member := part.strip(b" \t"))]
@@ -66,18 +66,18 @@ def read_state(value: bytes) -> str:
 
 
 def trace_id_of(exchange: str, parent: str) -> str:
-    """The trace that an exchange belongs to: its client's, else one of its own."""
+    """The trace of an exchange: its client's, otherwise its own."""
     return parent[3:35] if parent else blake2b(exchange.encode(), digest_size=16).hexdigest()
 
 
 def span_id_of(exchange: str, call: int | None = None) -> str:
-    """The id of an exchange's span, or of one of its calls', which are counted from 0."""
+    """The span ID of an exchange, or of one of its calls, counted from 0."""
     named = exchange if call is None else f"{exchange}/{call}"
     return blake2b(named.encode(), digest_size=8).hexdigest()
 
 
 def is_sampled(exchange: str, parent: str, share: float) -> bool:
-    """Whether an exchange is exported: as its client states, else by the share and the trace ID."""
+    """Whether an exchange is exported: as its client states, otherwise by sample ratio and trace ID."""
     if parent:
         return bool(int(parent[-2:], 16) & _SAMPLED)
     return int(trace_id_of(exchange, "")[16:], 16) < round(share * 2**64)
