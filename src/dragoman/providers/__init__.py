@@ -1,1 +1,1 @@
-"""Providers: the catalogue as data, and how a call to each is addressed, signed and framed."""
+"""Providers: the catalogue as data, and the transports that address, sign and frame calls."""

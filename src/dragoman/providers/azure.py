@@ -1,7 +1,7 @@
-"""Azure OpenAI: deployments under a resource, with a key in `api-key` or an Entra token as Bearer. Without
-`api_version` the path is that of `{base}/openai/v1`, with the model in the body; with a dated one it is
+"""Azure OpenAI transport: deployments under a resource, with a key in `api-key` or an Entra token as Bearer. Without
+`api_version` the path is that of `{base}/openai/v1`, with the model in the body. With a dated version it is
 `{base}/openai/deployments/{model}` (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle). Claude
-there is Messages below `{base}/anthropic`."""
+uses Messages below `{base}/anthropic`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.providers.http_transport import (
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order, Transport
 
-# Of the classic style, these paths alone belong to a deployment; the others are the resource's.
+# In the classic style only these paths belong to a deployment; the others belong to the resource.
 _OF_DEPLOYMENTS = frozenset(
     {
         *("/completions", "/chat/completions", "/embeddings", "/audio/transcriptions", "/audio/translations"),
@@ -36,7 +36,7 @@ _is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
 
 
 async def call(order: Order) -> UpstreamRequest:
-    """A call to a deployment; it never waits."""
+    """Build a call to a deployment, without waiting."""
     scheme = order.provider.auth or ("x-api-key" if order.endpoint.protocol == MESSAGES else "api-key")
     headers = headers_of(order, credential(order.provider, scheme, order.key))
     return UpstreamRequest(method=order.method, url=_address(order), headers=headers, body=order.body)
@@ -47,7 +47,7 @@ def _address(order: Order) -> str:
     path = checked(order.path) if order.path else path_of(order.endpoint.protocol)
     if order.endpoint.protocol == MESSAGES:
         return joined(base, path, order.query)
-    # People give the resource's address in every form.
+    # Users write the resource's address in any of these forms.
     base = base.removesuffix("/v1").removesuffix("/openai")
     version = order.provider.options.get("api_version", "")
     query = "&".join(
@@ -61,7 +61,7 @@ def _address(order: Order) -> str:
 
 
 def check(provider: Provider) -> None:
-    """Refuse a provider that cannot be addressed as Azure."""
+    """Reject a provider that cannot be addressed as Azure."""
     check_common(provider)
     check_auth(provider, {"", "api-key", "x-api-key", "bearer", "none"})
     for endpoint in provider.endpoints:

@@ -1,8 +1,8 @@
-"""AWS Bedrock: Claude through InvokeModel, signed with Signature Version 4, streamed in AWS's framing. The body is that
-of Messages, but the path has the model and the choice of streaming, and the body version and betas:
-https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html. Members are
+"""AWS Bedrock transport: Claude through InvokeModel, signed with Signature Version 4, streamed in AWS's framing. The
+body is that of Messages, but the path contains the model and the choice of streaming, and the body the version and
+betas: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html. Members are
 spliced, so that every other byte stays. A key is `ACCESS:SECRET`, `ACCESS:SECRET:TOKEN`, or a Bedrock API key without
-colons, sent as Bearer. Without a key, AWS_BEARER_TOKEN_BEDROCK counts, then botocore's credentials."""
+colons, sent as Bearer. Without a key, AWS_BEARER_TOKEN_BEDROCK is used, then botocore's credentials."""
 
 from __future__ import annotations
 
@@ -45,15 +45,13 @@ _VERSION = "bedrock-2023-05-31"
 _SERVICE = "bedrock"
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TOKEN = "AWS_BEARER_TOKEN_BEDROCK"
-# Nothing of Anthropic's API but conversations is there.
+# Bedrock has only conversations of Anthropic's API.
 PATHS: frozenset[str] = frozenset()
 # Interval of queries to botocore, which renews credentials early enough by itself.
 _SECONDS = 60.0
 
 
 class Keys(Struct, frozen=True):
-    """Signing keys of a request."""
-
     access: str
     secret: str
     token: str | None = None
@@ -66,14 +64,14 @@ Chain = Callable[[Provider], Callable[[], tuple[Keys, float]]]
 
 
 class Bedrock:
-    """The transport; `chain` is where credentials come from if the provider has none of its own."""
+    """The transport. `chain` returns credentials if the provider has none of its own."""
 
     def __init__(self, chain: Chain | None = None) -> None:
         self._chain = chain or default_chain
         self._leases: dict[tuple[str, str], Lease[Keys]] = {}
 
     async def call(self, order: Order) -> UpstreamRequest:
-        """A call, signed; it waits only for credentials that must be fetched."""
+        """Build and sign a call. It waits only for credentials that must be fetched."""
         provider = order.provider
         check_path(order, PATHS)
         headers = headers_of(order, [])
@@ -112,7 +110,7 @@ def _region(provider: Provider) -> str:
 
 
 def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
-    """A Messages body for InvokeModel; the client's version and betas stay."""
+    """Convert a Messages body for InvokeModel. The client's version and betas stay."""
     members = object_members(body)
     names = {member.key for member in members}
     body = without(body, [member.whole for member in members if member.key in ("model", "stream")])
@@ -124,14 +122,14 @@ def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
 
 
 def betas_of(headers: HeaderList) -> list[str]:
-    """The values of `anthropic-beta`, each once, in their order."""
+    """The values of `anthropic-beta`, each once, in order."""
     values = [value.decode("latin-1") for name, value in headers if name == b"anthropic-beta"]
     betas = [beta.strip() for value in values for beta in value.split(",")]
     return list(dict.fromkeys(beta for beta in betas if beta))
 
 
 def bearer_of(provider: Provider, key: str | None) -> str | None:
-    """The Bedrock API key to show, or None if the call is to be signed (or sent as it is)."""
+    """The Bedrock API key, or None if the call is signed or sent without credentials."""
     if provider.auth in ("aws", "none"):
         return None
     if key:
@@ -143,7 +141,7 @@ def bearer_of(provider: Provider, key: str | None) -> str | None:
 
 
 def parse_keys(provider: Provider, key: str) -> Keys:
-    """The keys in `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`."""
+    """Parse `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`."""
     access, _, rest = key.partition(":")
     secret, _, token = rest.partition(":")
     if not access or not secret:
@@ -156,7 +154,7 @@ def parse_keys(provider: Provider, key: str) -> Keys:
 
 
 def signature(provider: Provider, keys: Keys, call: UpstreamRequest) -> HeaderList:
-    """The headers that sign a call; headers that a proxy may change are not signed."""
+    """The headers that sign a call. Headers that a proxy may change are not signed."""
     require_botocore(provider)
     from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # botocore has no types
     from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # botocore has no types
@@ -187,7 +185,7 @@ class _Credentials(Protocol):
 
 
 def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
-    """The sources of botocore: environment, profile, container, instance. The function may block on the network."""
+    """Credentials of botocore: environment, profile, container, instance. The function may block on the network."""
     require_botocore(provider)
     import botocore.exceptions  # type: ignore[import-untyped]  # botocore has no types
     import botocore.session  # type: ignore[import-untyped]  # botocore has no types
@@ -209,7 +207,7 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
         try:
             frozen = (refreshable[0] if refreshable else load()).get_frozen_credentials()
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-            # The second is a rejection by AWS itself, of a role that may not be assumed; its message names the account.
+            # The second error is AWS's own rejection of a role that may not be assumed. Its message names the account.
             refreshable.clear()
             raise Unreachable("The provider's credentials are not available.") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS
@@ -222,7 +220,7 @@ def _no_credentials(provider: Provider, remedy: str) -> ConfigError:
 
 
 def require_botocore(provider: Provider) -> None:
-    """Refuse to go on without the library that signs."""
+    """Fail without the library that signs."""
     try:
         import botocore.auth  # noqa: F401  # asked only whether it is there
     except ImportError:
@@ -230,7 +228,7 @@ def require_botocore(provider: Provider) -> None:
         raise missing_extra(provider, problem, "bedrock") from None
 
 
-# Exceptions within a stream as error types of Messages; AWS spells the names both ways, so here in lower case.
+# Exceptions within a stream as error types of Messages, in lower case because AWS spells the names both ways.
 _ERRORS = {
     "validationexception": "invalid_request_error",
     "accessdeniedexception": "permission_error",
@@ -247,7 +245,7 @@ _ERRORS = {
 
 
 class _Chunk(Struct):
-    """The payload of an event; its padding only hides the length of tokens."""
+    """The payload of an event. Its padding only hides the length of tokens."""
 
     data: bytes = msgspec.field(default=b"", name="bytes")
 
@@ -266,7 +264,7 @@ _event = msgspec.json.Decoder(_Event).decode
 
 
 class BedrockUnframer:
-    """Messages of AWS's framing to the server-sent events of Messages, each event's JSON as it was."""
+    """Converts AWS's framing to the server-sent events of Messages. The JSON of each event stays unchanged."""
 
     __slots__ = ("_reader",)
 
@@ -274,11 +272,11 @@ class BedrockUnframer:
         self._reader = EventStreamReader()
 
     def feed(self, chunk: bytes) -> bytes:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         return b"".join([_to_sse(message) for message in self._reader.feed(chunk)])
 
     def close(self) -> bytes:
-        """Nothing, if the stream ended between two messages."""
+        """Return nothing if the stream ended between two messages, otherwise fail."""
         self._reader.close()
         return b""
 
@@ -326,7 +324,7 @@ def _error_frame(name: str, message: str) -> bytes:
 
 
 def check(provider: Provider) -> None:
-    """Refuse a provider that cannot be addressed or signed for."""
+    """Reject a provider that cannot be addressed or signed for."""
     check_common(provider)
     check_auth(provider, {"", "aws", "bearer", "none"})
     check_messages_only(provider)

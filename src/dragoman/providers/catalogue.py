@@ -1,5 +1,5 @@
-"""The catalogue: providers by name. catalogue.toml is the source; `make docs` compiles it to catalogue.json, which is
-read in a tenth of the time. The tests of the package check the data."""
+"""Provider catalogue: built-in providers by name. catalogue.toml is the source; `make docs` compiles it to
+catalogue.json, which loads in a tenth of the time. The tests of the package check the data."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ SOURCE = _FILE.with_suffix(".toml")
 
 
 class ListedEndpoint(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An endpoint, and its source if that differs from the entry's."""
+    """An endpoint, with its source if that differs from the entry's."""
 
     source: str = ""
 
 
 class _Facts(Struct, frozen=True, kw_only=True):
-    """Members of an entry besides its name and rows. Members of the same name have the meaning of `Provider`."""
+    """Members of an entry besides its name and capabilities. Members with a name of `Provider` have its meaning."""
 
     title: str
-    # Other names by which people write its models: `gemini/…` is Google's.
+    # Other names in use for its models: `gemini/…` is Google's.
     aliases: tuple[str, ...] = ()
-    # Where address, way of showing the key and variables can be checked.
+    # The source of address, authentication and variables.
     source: str
     endpoints: tuple[ListedEndpoint, ...]
-    # Variables that hold the key; the first that is set is used.
+    # Environment variables for the key. The first one that is set is used.
     env: tuple[str, ...] = ()
-    # Bare model names that mean this provider and no other: literal, or with one `*` at the end.
+    # Bare model names that mean only this provider: literal, or with one `*` at the end.
     serves: tuple[str, ...] = ()
-    # Options without which it cannot be called, and variables in which options are commonly found.
+    # Required options, and environment variables that commonly hold options.
     needs: tuple[str, ...] = ()
     option_env: Mapping[str, tuple[str, ...]] = {}
     options: Mapping[str, str] = {}
     auth: str = ""
     transport: str = "http"
     streaming: str = "on-request"
-    # Another entry's name means that everything known of that one holds here, too.
+    # Another entry's name, if everything known about that provider applies here, too.
     vendor: str = ""
     anthropic: bool = False
     counts_tokens: bool = False
     stores_responses: bool = True
-    # Where it can be checked that it takes `stream_options.include_usage`; "" if unknown.
+    # The source for its support of `stream_options.include_usage`, or "".
     include_usage: str = ""
 
 
@@ -62,12 +62,12 @@ class CatalogueEntry(_Facts, frozen=True, kw_only=True):
 
     @property
     def vendor_or_name(self) -> str:
-        """The label for abilities and envelopes."""
+        """The label for capabilities and envelopes."""
         return self.vendor or self.name
 
 
 class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row as in the file."""
+    """Capabilities in the form of the file."""
 
     protocol: str
     set: dict[str, bool | int | str | list[str]]
@@ -76,19 +76,18 @@ class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry as in the file."""
+    """An entry in the form of the file."""
 
     capabilities: tuple[_CapabilityTable, ...] = ()
 
 
 @cache
 def catalogue() -> Mapping[str, CatalogueEntry]:
-    """Every provider that is known by name."""
     return MappingProxyType(_listed(msgspec.json.decode(_FILE.read_bytes(), type=dict[str, _Entry])))
 
 
 def aliased(alias: str) -> tuple[CatalogueEntry, ...]:
-    """The entries that an alias may mean, the likeliest first: the one that has it, then its twins."""
+    """The entries that an alias may mean, the likeliest first: its owner, then twins of the owner."""
     return _aliases().get(alias, ())
 
 
@@ -103,7 +102,7 @@ def _aliases() -> Mapping[str, tuple[CatalogueEntry, ...]]:
 
 
 def read(text: str) -> dict[str, CatalogueEntry]:
-    """The entries of a document, by name; errors are those of tomllib or msgspec."""
+    """Parse the entries of a document. Errors are those of tomllib or msgspec."""
     # Only tests and tools read the source.
     import tomllib
 

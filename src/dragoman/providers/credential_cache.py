@@ -1,5 +1,5 @@
-"""Lease: a credential that runs out. It is fetched in a thread, one at a time, and shared until shortly before its
-end."""
+"""Credential cache: a credential that expires is fetched in a thread, one at a time, and shared until shortly before
+its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class Lease(Generic[Value]):
-    """Caches what `fetch`, which may block, gives: a value and when it ends by `clock`. It is renewed `margin` seconds
+    """Caches the result of `fetch`, which may block: a value and its end by `clock`. It is renewed `margin` seconds
     before its end, or halfway for a shorter life."""
 
     __slots__ = ("_clock", "_fetch", "_fetching", "_margin", "_renewed_at", "_value")
@@ -30,7 +30,7 @@ class Lease(Generic[Value]):
         self._fetching: asyncio.Task[Value] | None = None
 
     async def get(self) -> Value:
-        """The value, fetched if need be; all waiters share one fetch, and its error."""
+        """Return the value, fetched if necessary. All waiters share one fetch, and its error."""
         if self._value is not None and self._clock() < self._renewed_at:
             return self._value
         import asyncio

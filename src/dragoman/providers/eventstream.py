@@ -22,12 +22,12 @@ _MAX_HEADER_BYTES = 128 * 1024
 
 # Bytes of a value by its type: true, false, byte, short, integer, long, timestamp, uuid.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-# These two have a length of two bytes.
+# Types whose length is a two-byte prefix.
 _BYTES, _STRING = 6, 7
 
 
 class EventStreamMessage(Struct, frozen=True, gc=False):
-    """One message: its headers, as far as they are text, and its payload."""
+    """One message: its text headers and its payload."""
 
     headers: Mapping[str, str]
     payload: bytes
@@ -44,12 +44,12 @@ class EventStreamReader:
         # Bytes that must be buffered before parsing makes sense.
         self._needed = _MIN_MESSAGE_BYTES
         self._broken: str = ""
-        # Nearly all messages of a stream have the same headers, byte for byte.
+        # Nearly all messages of a stream have the same header bytes, so the last headers are cached.
         self._seen = b""
         self._seen_headers: Mapping[str, str] = {}
 
     def feed(self, chunk: bytes) -> list[EventStreamMessage]:
-        """Takes the next bytes and returns the messages they complete."""
+        """Return the messages that these bytes complete."""
         if self._broken:
             raise BadResponse(self._broken)
         held = self._held
@@ -72,14 +72,14 @@ class EventStreamReader:
         return messages
 
     def close(self) -> None:
-        """Marks the end of the data."""
+        """Mark the end of the data."""
         if self._broken:
             raise BadResponse(self._broken)
         if self._held:
             raise Truncated("The provider's stream broke off within a message.")
 
     def _end(self, at: int) -> int:
-        """Where the message that begins here ends; 0 while it is not there as a whole."""
+        """The end of the message at `at`, or 0 while it is incomplete."""
         held = self._held
         if len(held) - at < _PRELUDE.size:
             self._needed = _MIN_MESSAGE_BYTES
@@ -107,7 +107,7 @@ class EventStreamReader:
 
 
 def read_headers(raw: bytes) -> dict[str, str]:
-    """The headers that are text; the others are skipped by their length."""
+    """Parse the text headers. Others are skipped by their length."""
     headers: dict[str, str] = {}
     at = 0
     try:

@@ -1,5 +1,6 @@
-"""Plain HTTP: the protocol's path below the base URL, the key in a header, server-sent events back; and what other
-transports share. Later headers replace earlier ones: ours, the protocol's, the provider's, the credentials."""
+"""HTTP transport: the protocol's path below the base URL, the key in a header, server-sent events back. It also has the
+functions that other transports share. Later headers replace earlier ones: ours, the protocol's, the provider's, the
+credentials."""
 
 from __future__ import annotations
 
@@ -22,7 +23,6 @@ from dragoman.providers.transport_interface import Order, Transport
 
 MESSAGES = "anthropic-messages"
 
-# The header of the key, and its prefix.
 _SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
     "bearer": (b"authorization", b"Bearer "),
     "x-api-key": (b"x-api-key", b""),
@@ -34,20 +34,20 @@ _SLASH = re.compile(r"/|\\|%2f|%5c")
 _FIRST_VERSION = b"2023-06-01"
 _AGENT = (b"user-agent", b"dragoman/" + __version__.encode())
 _JSON = (b"content-type", b"application/json")
-# A compressed stream would arrive in lumps, whenever the compressor has seen enough.
+# A compressed stream would arrive in bursts.
 _STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
 _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
 
 
 @cache
 def path_of(protocol: str) -> str:
-    """The path of a protocol's requests below the base URL: those of OpenAI's SDK end in /v1 already."""
+    """The path of a protocol's requests below the base URL. Base URLs of OpenAI's SDK already end with /v1."""
     path = codec_of(protocol).path
     return path if protocol == MESSAGES else path.removeprefix("/v1")
 
 
 def request_of(order: Order) -> UpstreamRequest:
-    """The request of a call in the protocol's usual form, cached except for the protocol's own headers."""
+    """Build the request of a call. It is cached, except for the protocol's own headers."""
     is_recurring = False
     if order.path or order.provider.headers:
         url, headers = _written(order)
@@ -69,12 +69,11 @@ def request_of(order: Order) -> UpstreamRequest:
 
 
 async def call(order: Order) -> UpstreamRequest:
-    """The same for the table of transports; it never waits."""
+    """Async form of `request_of` for the table of transports."""
     return request_of(order)
 
 
 def _written(order: Order) -> tuple[str, HeaderList]:
-    """The address and the headers of a call."""
     provider = order.provider
     path = checked(order.path) if order.path else path_of(order.endpoint.protocol)
     credentials = credential(provider, provider.auth or _CUSTOMS[order.endpoint.protocol], order.key)
@@ -83,7 +82,7 @@ def _written(order: Order) -> tuple[str, HeaderList]:
 
 
 def _cache(order: Order) -> _Cached:
-    """Cache the address and the headers of a call, but for the protocol's own."""
+    """Cache the address and the headers of a call, except for the protocol's own."""
     url, headers = _written(replace(order, headers=[]))
     if len(_CACHE) >= _CACHE_LIMIT:
         _CACHE.clear()
@@ -92,15 +91,15 @@ def _cache(order: Order) -> _Cached:
     return cached
 
 
-# A provider, and of calls to it the address, the headers and their names.
+# A provider, and the address, headers and header names of calls to it.
 _Cached: TypeAlias = tuple[Provider, str, HeaderList, frozenset[bytes]]
-# By the identity of the endpoint, which the provider holds, the key, and whether it is a stream and has no body.
+# Keyed by the identity of the endpoint (which the provider keeps alive), the key, streaming, and an empty body.
 _CACHE: dict[tuple[int, str | None, bool, bool], _Cached] = {}
 _CACHE_LIMIT = 256
 
 
 def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A base URL with its `{placeholders}` replaced by the provider's options, or by other values."""
+    """Replace the `{placeholders}` of a base URL by the provider's options, or by defaults."""
     if "{" in base_url:
         try:
             base_url = base_url.format_map({**defaults, **provider.options})
@@ -116,14 +115,14 @@ def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = Mapp
 
 
 def joined(base: str, path: str, query: str = "") -> str:
-    """A path below a base URL; a /v1 in both occurs once."""
+    """Join a base URL and a path. A /v1 in both occurs once."""
     if path.startswith("/v1/") and base.endswith("/v1"):
         base = base[:-3]
     return f"{base}{path}?{query}" if query else base + path
 
 
 def checked(path: str) -> str:
-    """A path that stays below its base URL."""
+    """Return a path, or fail if it would leave its base URL."""
     if (
         path.startswith("/")
         and path.isascii()
@@ -142,14 +141,14 @@ def check_path(order: Order, paths: frozenset[str]) -> None:
 
 
 def segment(text: str, kind: str = "model") -> str:
-    """A name as one segment of a path; colons stay, since the ids of clouds are full of them."""
+    """Encode a name as one path segment. Colons stay, because model IDs of clouds contain them."""
     if not text or not text.isprintable() or any(_is_dots(part) for part in _walked(text)):
         raise ClientError(404, f"There is no {kind} of this name.")
     return quote(text, safe=":@", errors="replace")
 
 
 def _walked(path: str) -> list[str]:
-    """The segments of a path for servers that decode before they walk, once or twice."""
+    """The segments of a path, for servers that decode once or twice before they resolve it."""
     return _SLASH.split(path.lower().replace("%25", "%"))
 
 
@@ -160,7 +159,7 @@ def _is_dots(segment: str) -> bool:
 
 
 def headers_of(order: Order, credentials: HeaderList) -> HeaderList:
-    """All headers of a call but Host and Content-Length."""
+    """All headers of a call except Host and Content-Length."""
     headers = (_STREAMED if order.stream else _FULL).copy()
     if order.body:
         headers.append(_JSON)
@@ -173,7 +172,7 @@ def headers_of(order: Order, credentials: HeaderList) -> HeaderList:
 
 
 def replaced(headers: HeaderList, others: HeaderList) -> HeaderList:
-    """The headers with others added, in place of those of the same name."""
+    """Add headers, replacing those of the same name."""
     names = {name for name, _ in others}
     return [pair for pair in headers if pair[0] not in names] + others
 
@@ -186,7 +185,7 @@ def credential(provider: Provider, scheme: str, key: str | None) -> HeaderList:
 
 
 def encode_key(provider: Provider, key: str) -> bytes:
-    """A key as a header can carry it."""
+    """Encode a key for a header."""
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise ConfigError(
             key=f"providers.{provider.name}.api_key",
@@ -197,15 +196,15 @@ def encode_key(provider: Provider, key: str) -> bytes:
 
 
 def version_in_body(order: Order, classic: str) -> str:
-    """The version that clouds take in the body: their name of the first version, which has the same meaning; a newer
-    one is sent unchanged, as by the official SDK."""
+    """The version that clouds take in the body. The first version has the cloud's own name; a newer one is sent
+    unchanged, like the official SDK does."""
     option = order.provider.options.get("anthropic_version")
     version = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
     return option or (classic if version == _FIRST_VERSION else version.decode("latin-1"))
 
 
 def check(provider: Provider) -> None:
-    """Refuse a provider that plain HTTP cannot call."""
+    """Reject a provider that plain HTTP cannot call."""
     check_common(provider)
     check_auth(provider, {"", "none", *_SCHEMES})
     for endpoint in provider.endpoints:
@@ -213,7 +212,7 @@ def check(provider: Provider) -> None:
 
 
 def check_common(provider: Provider) -> None:
-    """Refuse keys and headers that HTTP cannot carry."""
+    """Reject keys and headers that HTTP cannot carry."""
     for key in provider.keys:
         encode_key(provider, key)
     for name, value in provider.headers.items():
@@ -227,7 +226,7 @@ def check_common(provider: Provider) -> None:
 
 
 def check_auth(provider: Provider, supported: set[str]) -> None:
-    """Refuse a way of showing the key that a transport does not know."""
+    """Reject an authentication scheme that a transport does not support."""
     if provider.auth not in supported:
         raise ConfigError(
             key=f"providers.{provider.name}.auth",
@@ -237,7 +236,7 @@ def check_auth(provider: Provider, supported: set[str]) -> None:
 
 
 def check_messages_only(provider: Provider) -> None:
-    """Refuse endpoints that are not Messages where a transport is made for Claude alone."""
+    """Reject endpoints other than Messages, for transports that support only Claude."""
     for endpoint in provider.endpoints:
         if endpoint.protocol != MESSAGES:
             raise ConfigError(
@@ -253,7 +252,7 @@ def option(provider: Provider, name: str, *variables: str) -> str:
 
 
 def required_option(provider: Provider, name: str, variables: Sequence[str], reason: str) -> str:
-    """An option likewise, or the error that it is missing."""
+    """The same, but a missing option is an error."""
     value = option(provider, name, *variables)
     if not value:
         raise missing_option(provider, name, reason)
@@ -261,7 +260,6 @@ def required_option(provider: Provider, name: str, variables: Sequence[str], rea
 
 
 def missing_extra(provider: Provider, problem: str, extra: str) -> ConfigError:
-    """The error for a library that is not installed."""
     remedy = f"install dragoman from its clone with that extra: '.[{extra}]' in place of ."
     return ConfigError(key=f"providers.{provider.name}.transport", problem=problem, remedy=remedy)
 

@@ -1,4 +1,4 @@
-"""The transports, by their names in `transport`. Extras that some need are imported on first use."""
+"""Transport table: the transports by their name in `transport`. Extras that some need are imported on first use."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def transport_of(name: str) -> Transport:
 
 
 def has_list(provider: Provider) -> bool:
-    """Whether it has a model list; clouds around a model have none in its protocol."""
+    """Whether the provider has a model list. Clouds have none in the model's protocol."""
     return provider.transport == "echo" or transport_of(provider.transport).paths is None

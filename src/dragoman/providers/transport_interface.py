@@ -1,4 +1,5 @@
-"""Order and Transport: a call, and what addresses, signs and frames it; `unframe` turns streams into SSE."""
+"""Transport interface: `Order` is one call, `Transport` addresses, signs and frames it. `unframe` converts a provider's
+framing to server-sent events."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from dragoman.providers.provider import Endpoint, Provider
 
 
 class Order(Struct, frozen=True):
-    """One call: `body` and `headers` are complete, in the endpoint's protocol and without credentials; `key` is the one
-    whose turn it is. A `path` names another path below the base URL."""
+    """One call. `body` and `headers` are complete, in the endpoint's protocol and without credentials. `key` is the
+    selected key. `path` is another path below the base URL."""
 
     provider: Provider
     endpoint: Endpoint
@@ -32,14 +33,14 @@ class Order(Struct, frozen=True):
 
 
 class Unframer(Protocol):
-    """A provider's own framing of a stream to server-sent events, as its bytes arrive."""
+    """Converts a provider's own framing of a stream to server-sent events, as bytes arrive."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """The events that these bytes complete; bytes that break the framing raise `BadAnswer`."""
+        """Return the events that these bytes complete. Invalid framing raises `BadResponse`."""
         ...
 
     def close(self) -> bytes:
-        """The events that the end of the stream completes; half a frame raises `Truncated`."""
+        """Return the events that the end of the stream completes. A partial frame raises `Truncated`."""
         ...
 
 
@@ -48,10 +49,10 @@ class Transport(Struct, frozen=True, kw_only=True):
 
     # Raises `ConfigError` for a provider that can never be called: an option or an installed extra is missing.
     check: Callable[[Provider], None]
-    # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` where `check` would or
-    # if there are no credentials, and `Unreachable` if they cannot be fetched now.
+    # Raises `ClientError` for a model or path that cannot be part of an address, `ConfigError` like `check` or without
+    # credentials, and `Unreachable` if credentials cannot be fetched now.
     call: Callable[[Order], Coroutine[None, None, UpstreamRequest]]
-    # Other paths that it has; None for any path.
+    # Supported paths other than the protocol's; None for any path.
     paths: frozenset[str] | None = None
-    # For streamed answers with a good status, to orders without a path; None where they are server-sent events already.
+    # For successful streamed responses to orders without a path; None if they are server-sent events already.
     unframe: Callable[[], Unframer] | None = None

@@ -1,7 +1,8 @@
-"""Google Vertex: Claude through rawPredict, with a Google OAuth token, streamed as server-sent events. The body is that
-of Messages, but the path has the model, and the body the version:
+"""Google Vertex transport: Claude through rawPredict, with a Google OAuth token, streamed as server-sent events. The
+body is that of Messages, but the path contains the model, and the body the version:
 https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai. Members are spliced. A key is an access
-token. Without one, `credentials` names a service account's file; else google-auth's default credentials count."""
+token. Without one, `credentials` names a service account's file; otherwise google-auth's default credentials are
+used."""
 
 from __future__ import annotations
 
@@ -36,14 +37,14 @@ from dragoman.wire.json_spans import object_members, with_member, without
 
 _VERSION = "vertex-2023-10-16"
 _COUNT = "/v1/messages/count_tokens"
-# The parts of Anthropic's API other than conversations that exist there.
+# Paths of Anthropic's API, other than conversations, that Vertex has.
 PATHS = frozenset({_COUNT})
 _REGIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # Seconds before its end at which a token is renewed.
 _MARGIN = 300.0
-# Where a region has a host of its own form.
+# Regions with a host name of another form.
 _HOSTS = {
     "global": "aiplatform.googleapis.com",
     "us": "aiplatform.us.rep.googleapis.com",
@@ -52,7 +53,7 @@ _HOSTS = {
 
 
 class Grant(Struct, frozen=True):
-    """A token, and the project that its owner belongs to, if that is known."""
+    """A token, and its owner's project, if known."""
 
     token: str
     project: str = ""
@@ -65,14 +66,14 @@ Granting = Callable[[Provider], Callable[[], tuple[Grant, float]]]
 
 
 class Vertex:
-    """The transport; `granting` is where tokens come from if the provider has none of its own."""
+    """The transport. `granting` returns tokens if the provider has no key."""
 
     def __init__(self, granting: Granting | None = None) -> None:
         self._granting = granting or google_grants
         self._leases: dict[tuple[str, str], Lease[Grant]] = {}
 
     async def call(self, order: Order) -> UpstreamRequest:
-        """A call with a token; it waits only for one that must be fetched."""
+        """Build a call with a token. It waits only for a token that must be fetched."""
         provider = order.provider
         check_path(order, PATHS)
         grant = Grant(order.key) if order.key else Grant("")
@@ -82,7 +83,7 @@ class Vertex:
             order, [(b"authorization", b"Bearer " + encode_key(provider, grant.token))] if grant.token else []
         )
         body = prediction(order.body, version_in_body(order, _VERSION), keep_model=order.path == _COUNT)
-        # It is in the body; the betas stay in place.
+        # The version is in the body; the betas stay in the header.
         headers = [pair for pair in headers if pair[0] != b"anthropic-version"]
         return UpstreamRequest(method=order.method, url=_address(order, grant), headers=headers, body=body)
 
@@ -106,7 +107,7 @@ def _address(order: Order, grant: Grant) -> str:
     if order.path == _COUNT:
         verb = "count-tokens:rawPredict"
     else:
-        # The verb follows the last colon, so the model's name must not bring one.
+        # The verb follows the last colon, so the model's name must not contain one.
         verb = segment(order.model).replace(":", "%3A") + (":streamRawPredict" if order.stream else ":rawPredict")
     place = f"/v1/projects/{quote(project, safe=':')}/locations/{quote(region, safe='')}"
     return joined(base, f"{place}/publishers/anthropic/models/{verb}")
@@ -117,7 +118,7 @@ def _region(provider: Provider) -> str:
 
 
 def prediction(body: bytes, version: str, *, keep_model: bool) -> bytes:
-    """A Messages body as rawPredict takes it; only counting tokens names the model in the body."""
+    """Convert a Messages body for rawPredict. Only token counting names the model in the body."""
     members = object_members(body)
     if not keep_model:
         body = without(body, [member.whole for member in members if member.key == "model"])
@@ -127,7 +128,7 @@ def prediction(body: bytes, version: str, *, keep_model: bool) -> bytes:
 
 
 def google_grants(provider: Provider) -> Callable[[], tuple[Grant, float]]:
-    """Tokens by google-auth, from a service account's file or its default. The function blocks on the network."""
+    """Tokens of google-auth, from a service account's file or its default. The function blocks on the network."""
     require_google(provider)
     import google.auth
     from google.auth.credentials import Credentials
@@ -147,7 +148,7 @@ def google_grants(provider: Provider) -> Callable[[], tuple[Grant, float]]:
         return credentials, project or ""
 
     def fetch() -> tuple[Grant, float]:
-        # Loaded anew each time, which is once an hour: keys are replaced while we run.
+        # Loaded each time, about once an hour, because key files are replaced while the gateway runs.
         try:
             credentials, project = load()
         except (DefaultCredentialsError, OSError, ValueError) as error:
@@ -173,7 +174,7 @@ def _no_credentials(provider: Provider) -> ConfigError:
 
 
 def require_google(provider: Provider) -> None:
-    """Refuse to go on without the library that fetches tokens."""
+    """Fail without the library that fetches tokens."""
     try:
         import google.auth.transport.requests  # noqa: F401  # asked only whether it is there
     except ImportError:
@@ -182,7 +183,7 @@ def require_google(provider: Provider) -> None:
 
 
 def check(provider: Provider) -> None:
-    """Refuse a provider that cannot be addressed or has no way to a token."""
+    """Reject a provider that cannot be addressed or has no way to get a token."""
     check_common(provider)
     check_auth(provider, {"", "google", "bearer", "none"})
     check_messages_only(provider)
