@@ -36,7 +36,7 @@ class _NamedView(GrantsView, frozen=True, kw_only=False):
 
 
 class PermissionsView(_NamedView, frozen=True, kw_only=True):
-    """A key and its rights. A list that is null permits everything. Without a key the name is empty."""
+    """The key of the caller. Without a key the name is empty. A list that is null permits everything."""
 
     # file, database or command line; empty without a key.
     source: str
