@@ -34,7 +34,8 @@ _KNOWN = {"user", "database", "client_encoding", "application_name", "datestyle"
 _CONNECTIONS = 6
 # Messages of a client that the server answers with ReadyForQuery: Query, Sync and FunctionCall.
 _ANSWERED = b"QSF"
-_TERMINATE, _AUTHENTICATION, _ERROR, _READY, _KEY = b"X", b"R", b"E", b"Z", b"K"
+_TERMINATE, _AUTHENTICATION, _ERROR, _READY, _KEY, _PARAMETER = b"X", b"R", b"E", b"Z", b"K", b"S"
+_SERVER_VERSION = b"server_version\0"
 _IDLE = b"I"
 
 
@@ -50,13 +51,13 @@ class TransactionPooler:
 
 
 @contextmanager
-def transaction_pooler(server: PostgresServer) -> Iterator[TransactionPooler]:
-    """A running pooler in front of a server, in a process of its own."""
+def transaction_pooler(server: PostgresServer, version: str = "") -> Iterator[TransactionPooler]:
+    """A running pooler in front of a server, in a process of its own; with `version`, clients are told that one."""
     # Below the system's directory itself: the path of a socket has at most 107 bytes.
     with (
         tempfile.TemporaryDirectory(prefix="pooler-") as directory,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.transaction_pooler", str(server.directory), directory],
+            [sys.executable, "-m", "tests.transaction_pooler", str(server.directory), directory, version],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -92,8 +93,9 @@ class _Link:
 class _Pool:
     """The connections of one user to one database."""
 
-    def __init__(self, path: str, user: bytes, database: bytes) -> None:
+    def __init__(self, path: str, version: bytes, user: bytes, database: bytes) -> None:
         self._path = path
+        self._version = version
         self._user, self._database = user, database
         self._idle: deque[_Link] = deque()
         self._free = asyncio.Semaphore(_CONNECTIONS)
@@ -136,6 +138,8 @@ class _Pool:
                 raise _Refused(message)
             if kind == _READY:
                 return link
+            if kind == _PARAMETER and self._version and message[5:].startswith(_SERVER_VERSION):
+                message = _framed(_PARAMETER, _SERVER_VERSION + self._version + b"\0")
             if kind not in (_AUTHENTICATION, _KEY):
                 link.parameters += message
 
@@ -220,13 +224,14 @@ class _Client:
 class _Pools:
     """The pools of all users and databases."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, version: str) -> None:
         self._path = f"{server}/.s.PGSQL.{_PORT}"
+        self._version = version.encode()
         self._pools: dict[tuple[bytes, bytes], _Pool] = {}
 
     def of(self, user: bytes, database: bytes) -> _Pool:
         """The pool of a user and a database."""
-        return self._pools.setdefault((user, database), _Pool(self._path, user, database))
+        return self._pools.setdefault((user, database), _Pool(self._path, self._version, user, database))
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
@@ -261,8 +266,8 @@ def _error(text: str) -> bytes:
     return _framed(_ERROR, f"SFATAL\0VFATAL\0C08P01\0M{text}\0\0".encode())
 
 
-async def _run(server: str, directory: str) -> None:
-    await asyncio.start_unix_server(_Pools(server).accept, f"{directory}/.s.PGSQL.{_PORT}")
+async def _run(server: str, directory: str, version: str) -> None:
+    await asyncio.start_unix_server(_Pools(server, version).accept, f"{directory}/.s.PGSQL.{_PORT}")
     os.write(1, b"ready\n")
     # Until the standard input closes.
     await asyncio.to_thread(sys.stdin.read)

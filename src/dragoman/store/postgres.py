@@ -34,6 +34,7 @@ from dragoman.store.errors import (
     StoreUnknown,
 )
 from dragoman.store.placeholders import numbered
+from dragoman.store.postgres_refusals import LOWEST_VERSION, reason_of, state_of
 from dragoman.store.statement_watcher import StatementWatcher
 
 T = TypeVar("T")
@@ -68,16 +69,10 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "42501": (StoreError, "its role lacks a privilege; a role that may change tables runs dragoman db migrate"),
     "42P01": (StoreError, "a table is missing: run dragoman db migrate"),
     "53100": (StoreFull, "the disk of the server is full"),
-    "53300": (StoreBusy, "the server has no connection left"),
+    "53300": (StoreBusy, "the server has no connection left: raise max_connections, or lower storage.connections"),
     "55P03": (StoreBusy, "another transaction held a lock for too long"),
     "57014": (StoreInterrupted, "the statement was interrupted"),
     "57P03": (StoreBusy, "the server is starting or stopping"),
-}
-# The library gives no SQLSTATE for a connection that was refused. A server that reports in another language counts as
-# away, which differs in words alone.
-_REFUSALS = {
-    "53300": re.compile(r"too many (clients|connections)|connection slots|no more connections"),
-    "57P03": re.compile(r"is (starting up|shutting down|not yet accepting connections|in recovery mode)"),
 }
 # Hosts and names in messages. A password that is not percent-encoded can end up in their place.
 _PLACE = {
@@ -453,6 +448,10 @@ class PostgresConnection:
         )
         self._watcher.watch(driver.fileno())
         self._driver, self._connected_at = driver, time.monotonic()
+        if driver.info.server_version < LOWEST_VERSION:
+            version, lowest = driver.info.parameter_status("server_version"), LOWEST_VERSION // 10_000
+            self._let_go()
+            raise StoreError(f"the database {self._address} is of PostgreSQL {version}: update it to {lowest} or newer")
         if self._release:
             self._check_release(driver)
         return driver
@@ -478,14 +477,15 @@ class PostgresConnection:
         if state == _OUT_OF_RANGE:
             return OverflowError("a number does not fit its column")
         if self._driver is None:
-            state = next((state for state, form in _REFUSALS.items() if form.search(str(error))), None)
+            state = state_of(str(error))
         lost = state is None or (self._driver is not None and self._driver.closed)
         if state == _READ_ONLY and not self._only_reads:
             self._let_go()
             return StoreAway(f"the database {self._address} is read-only")
         if lost:
+            reason = reason_of(str(error)) if self._driver is None else "does not answer"
             self._let_go()
-            return StoreAway(f"the database {self._address} does not answer")
+            return StoreAway(f"the database {self._address} {reason}")
         kind, words = _KINDS.get(state or "", (StoreError, "the server refused a statement"))
         return kind(f"the database {self._address}: {words} (SQLSTATE {state})")
 
