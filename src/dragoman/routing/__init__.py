@@ -1,1 +1,2 @@
-"""Routing: which target gets a request, and what follows a failure (decision 25). Clock and random are arguments."""
+"""Routing: selects the target of a request, and the next step after a failure (decision 25). Clock and random numbers
+are arguments."""

@@ -1,6 +1,6 @@
-"""Session affinity: which target a conversation is with, so that it keeps its cache and its reasoning (decision 25). An
-entry lasts an hour after its last use; their number is bounded, and one gateway key has at most a tenth. Workers
-broadcast entries, which merge in any order: the later change wins, and the later use."""
+"""Session affinity: the target of each conversation, so that it keeps its prompt cache and its reasoning (decision 25).
+An entry lasts an hour after its last use. The number of entries is limited, and one gateway key has at most a tenth.
+Workers broadcast entries, which merge in any order: the later change wins, and the later use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from msgspec import Struct
 from dragoman.routing.plan_inputs import Affinity
 
 MAX_AFFINITIES = 10_000
-# One gateway key has one in so many.
+# The part of all entries that one gateway key may have is one divided by this.
 SHARE = 10
-# Seconds after the last use, and the interval in which other workers are informed of a used affinity.
+# Seconds after the last use, and the interval of broadcasts about a used affinity.
 LIFE = 3600.0
 REFRESH_SECONDS = 300.0
 
 
 class AffinityUpdate(Struct, frozen=True, array_like=True):
-    """An update about a conversation's affinity, for the other workers."""
-
     owner: str
     conversation: str
     affinity: Affinity
@@ -30,7 +28,7 @@ class AffinityUpdate(Struct, frozen=True, array_like=True):
 
 
 class _Held(Struct, gc=False):
-    """An affinity, its start, its last use, and the time of the last update to other workers."""
+    """An affinity, its start, its last use, and the time of its last broadcast."""
 
     owner: str
     affinity: Affinity
@@ -40,12 +38,12 @@ class _Held(Struct, gc=False):
 
 
 class Affinities:
-    """Conversations by their keys (see `conversations.py`), and by the gateway keys that they belong to."""
+    """Affinities by conversation (see `affinity_key`), and by gateway key."""
 
     def __init__(self, max_size: int = MAX_AFFINITIES) -> None:
         self._max_size = max_size
         self._share = max(max_size // SHARE, 1)
-        # Each in the order of their last use.
+        # Both are sorted by the last use.
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._owned: dict[str, OrderedDict[str, None]] = {}
         self._dirty: set[str] = set()
@@ -54,7 +52,7 @@ class Affinities:
         return len(self._held)
 
     def lookup(self, conversation: str, now: float) -> Affinity | None:
-        """The affinity of a conversation; a lookup extends it."""
+        """The affinity of a conversation. A lookup extends it."""
         held = self._held.get(conversation)
         if held is None:
             return None
@@ -65,17 +63,15 @@ class Affinities:
         return held.affinity
 
     def peek(self, conversation: str, now: float) -> Affinity | None:
-        """The affinity of a conversation, without extending its lifetime."""
+        """The affinity of a conversation, without extending it."""
         held = self._held.get(conversation)
         return None if held is None or now >= held.used + LIFE else held.affinity
 
     def holds(self, conversation: str, affinity: Affinity | None) -> bool:
-        """Whether a conversation has exactly this affinity."""
         held = self._held.get(conversation)
         return held is not None and held.affinity is affinity
 
     def put(self, owner: str, conversation: str, affinity: Affinity, now: float) -> None:
-        """Record the target of a conversation."""
         held = self._held.get(conversation)
         if held is not None:
             self._use(conversation, held, now)
@@ -87,7 +83,6 @@ class Affinities:
         self._dirty.add(conversation)
 
     def take_updates(self) -> list[AffinityUpdate]:
-        """Updates that were not sent to other workers yet."""
         updates: list[AffinityUpdate] = []
         for conversation in self._dirty:
             held = self._held.get(conversation)
@@ -98,18 +93,18 @@ class Affinities:
         return updates
 
     def discard_updates(self) -> None:
-        """Discard updates, because there is no other worker."""
+        """Discard updates if there is no other worker."""
         self._dirty.clear()
 
     def snapshot(self) -> list[AffinityUpdate]:
-        """All that is known, for a worker that knows nothing."""
+        """All entries, for a new worker."""
         return [
             AffinityUpdate(held.owner, conversation, held.affinity, held.changed, held.used)
             for conversation, held in self._held.items()
         ]
 
     def merge(self, updates: Iterable[AffinityUpdate]) -> None:
-        """Apply affinities of other workers, which may arrive in any order, and more than once."""
+        """Apply affinities of other workers, which may arrive in any order, and repeatedly."""
         for update in updates:
             held = self._held.get(update.conversation)
             if held is None:

@@ -1,6 +1,6 @@
 """Affinity key of a conversation (decision 25): the stored conversation, the previous response, the provider's cache
-key, a session header, else how it began. Keys are digests with the gateway key, so that no client meets another's
-conversation."""
+key, a session header, otherwise the start of the conversation. Keys are digests with the gateway key, so that clients
+never share a conversation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hashlib import blake2b
 
 from dragoman.sessions.fact_extraction import session_header
 
-# Characters that are looked at of each text.
+# Maximum characters of each text.
 MAX_TEXT_LENGTH = 4096
-# Bytes of a digest.
 DIGEST_SIZE = 16
-# The number of owners, and of instructions, whose digests are cached: both are the same in many requests.
+# Cached digests of owners, and of instructions: both are the same in many requests.
 _CACHED = 256
 
 
@@ -27,8 +26,9 @@ def conversation_key(
     instructions: str = "",
     first_message: str = "",
 ) -> str:
-    """The affinity key of a conversation; "" if nothing identifies it. `first_message` and `instructions` come without
-    breakpoints that move from turn to turn. Instructions alone identify nothing: all users of a program share them."""
+    """The affinity key of a conversation, or "" if nothing identifies it. `first_message` and `instructions` must not
+    contain cache breakpoints, which move from turn to turn. Instructions alone identify nothing: all users of a program
+    share them."""
     if conversation:
         return _digest("conversation", owner, conversation[:MAX_TEXT_LENGTH])
     if previous:
@@ -58,11 +58,10 @@ def _digest(kind: str, owner: str, text: str) -> str:
 
 @lru_cache(maxsize=_CACHED)
 def _hasher(kind: str, owner: str) -> blake2b:
-    """A hasher to be copied, which has taken the kind and the owner; the length keeps them apart from what follows."""
+    """A hasher to be copied, with the kind and the owner. The length separates the owner from the text that follows."""
     return blake2b(f"{kind} {len(owner)} {owner}".encode("utf-8", "surrogatepass"), digest_size=DIGEST_SIZE)
 
 
 @lru_cache(maxsize=_CACHED)
 def _mark(instructions: str) -> str:
-    """A digest of instructions, which all conversations of a client share."""
     return blake2b(instructions.encode("utf-8", "surrogatepass"), digest_size=DIGEST_SIZE).hexdigest()

@@ -1,6 +1,7 @@
-"""Outcomes of attempts, and what may follow each kind (decision 25): the table gives the next step, whether it counts
-for health, and whether it may be billed. `failure_classification` finds the kind from error class, status, type, code
-and headers. Words alone decide nothing: status and type must fit, too, and no key gets a cooldown."""
+"""Attempt outcomes, and the next step after each (decision 25). The table states the next step, whether the outcome
+counts for health, and whether it may be billed. `failure_classification` derives the outcome from error class, status,
+type, code and headers. Text alone never decides: status and type must match, too, and no key gets a cooldown from
+text."""
 
 from __future__ import annotations
 
@@ -11,24 +12,22 @@ from msgspec import Struct
 
 
 class AttemptOutcome(Enum):
-    """The outcome of an attempt."""
-
     ANSWERED = "answered"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     INSUFFICIENT_QUOTA = "insufficient_quota"
     INVALID_KEY = "invalid_key"
-    # Rejected, and it is unknown whether because of the key, the model or the content.
+    # Rejected for an unknown reason: the key, the model or the content.
     FORBIDDEN = "forbidden"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     CONTENT_REFUSED = "content_refused"
     INVALID_REQUEST = "invalid_request"
     UNKNOWN_MODEL = "unknown_model"
     UNREACHABLE = "unreachable"
-    # Name servers did not answer: not sent, and nothing is known of the target.
+    # Name servers did not respond: not sent, and the target's health is unknown.
     UNRESOLVED = "unresolved"
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
-    # Timeout of a full response, which may only be long: says nothing about the health of the target.
+    # Timeout of a full response, which may only be long. It does not count for the target's health.
     SLOW_RESPONSE = "slow_response"
     # A response that cannot be decoded.
     UNREADABLE = "unreadable"
@@ -37,13 +36,11 @@ class AttemptOutcome(Enum):
     # Not sent, because the queue of the target is full.
     QUEUE_FULL = "queue_full"
     GATEWAY_ERROR = "gateway_error"
-    # The client went away first.
+    # The client disconnected first.
     CLIENT_DISCONNECTED = "client_disconnected"
 
 
 class NextStep(Enum):
-    """The next step after an attempt."""
-
     RETRY = "again"
     NEXT_TARGET = "next"
     RETURN_ERROR = "tell"
@@ -64,9 +61,9 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
     retries: int = 0
     retry_count: int = 0
     has_budget: bool = True
-    # Of the exchange: other targets, attempts and calls, seconds, and replays of what may have been billed.
+    # Of the exchange: whether there are other targets, and the remaining attempts, calls, seconds and billed retries.
     others: bool = False
-    # Whether one of the others is known to have a larger window.
+    # Whether one of the other targets has a larger context window.
     larger: bool = False
     attempts: int = 0
     calls: int = 0
@@ -75,24 +72,23 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
     # The provider's hint: the delay, and whether to retry at all.
     wait: float | None = None
     should_retry: bool | None = None
-    # Of the line.
+    # Of the route.
     fallback_on_refusal: bool = False
 
 
 class OutcomeRule(Struct, frozen=True, kw_only=True):
-    """One line of the table: what may follow, in the order in which it is preferred."""
+    """One row of the table: possible next steps, the preferred one first."""
 
     next_steps: tuple[NextStep, ...] = ()
-    # Whether another key of the provider is tried first, if it has one: at once, and as no retry.
+    # Whether another key of the provider is tried first, if there is one: at once, and not counted as a retry.
     keys: bool = False
-    # Whether it is a failure of the target, and an answer of one that lives.
+    # Whether it is a failure of the target, and whether it proves that the target is alive.
     counts: bool = False
     lives: bool = False
     # Whether the provider may bill the attempt.
     billed: bool = False
 
 
-# The next steps after each failure (decision 25).
 TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.ANSWERED: OutcomeRule(lives=True),
     AttemptOutcome.RATE_LIMITED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
@@ -101,9 +97,9 @@ TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.INVALID_KEY: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
     # Other keys would get the same response, and one client could exhaust them all.
     AttemptOutcome.FORBIDDEN: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
-    # Next is one with a larger window.
+    # The next target must have a larger window.
     AttemptOutcome.CONTEXT_LENGTH_EXCEEDED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
-    # Next target only if the route permits it.
+    # The next target is tried only if the route permits it.
     AttemptOutcome.CONTENT_REFUSED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     AttemptOutcome.INVALID_REQUEST: OutcomeRule(lives=True),
     AttemptOutcome.UNKNOWN_MODEL: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
@@ -127,7 +123,7 @@ GATEWAY_OUTCOMES = frozenset(
 )
 LIVING = frozenset(kind for kind, row in TABLE.items() if row.lives)
 
-# Seconds: the first pause, the longest one, and which part of it is left to the dice.
+# Seconds of the first and of the longest retry delay, and the random part of the delay.
 _FIRST_RETRY_DELAY = 0.5
 MAX_RETRY_DELAY = 10.0
 _JITTER = 0.25
@@ -145,17 +141,16 @@ def next_step(kind: AttemptOutcome, sent: SentSoFar, budgets: RetryBudgets) -> N
 
 
 def counts_for_health(kind: AttemptOutcome) -> bool:
-    """Whether it is the target's failure: never what depends on the client's words, on a key or on ourselves."""
+    """Whether the target is to blame: not the client's input, a key or the gateway."""
     return kind in COUNTING
 
 
 def maybe_billed(kind: AttemptOutcome) -> bool:
-    """Whether the provider may bill an attempt without a response."""
     return TABLE[kind].billed
 
 
 def retry_delay(number: int, wait: float | None, draw: float) -> float:
-    """The delay before the nth retry on a target, counted from 0; `draw` is of [0, 1)."""
+    """The delay before retry `number` on a target, counted from 0. `draw` is in [0, 1)."""
     usual = min(_FIRST_RETRY_DELAY * 2.0 ** min(number, 10), MAX_RETRY_DELAY) * (1 - _JITTER * draw)
     return usual if wait is None else min(max(usual, wait), MAX_RETRY_DELAY)
 
@@ -166,7 +161,7 @@ def _may_continue(sent: SentSoFar, budgets: RetryBudgets) -> bool:
 
 def _may_retry(budgets: RetryBudgets) -> bool:
     wait = budgets.wait
-    # No pause is longer: a target that requires more is not retried, nor is one after whose pause no time would remain.
+    # A target that requests a longer delay is not retried, nor is one whose delay would use up the remaining time.
     has_time = (wait is None or wait <= MAX_RETRY_DELAY) and retry_delay(
         budgets.retry_count, wait, 0.0
     ) < budgets.seconds
@@ -187,9 +182,9 @@ class TargetResult(Struct, frozen=True, kw_only=True):
 
 
 def decisive_failure(results: Sequence[TargetResult]) -> int | None:
-    """The failure that the client gets of several: the first of a provider; "too long" only if no target with a larger
-    or unknown window failed otherwise, since agents then shorten their conversation. A refusal of our own hides none of
-    a provider. None if no target was called."""
+    """The index of the failure that the client gets: the first one of a provider. A context overflow is returned only
+    if no target with a larger or unknown window failed otherwise, because agents then shorten their conversation. A
+    failure of the gateway hides none of a provider. None if no target was called."""
     indexed = list(enumerate(results))
     indexed = [pair for pair in indexed if pair[1].kind not in GATEWAY_OUTCOMES] or indexed
     other = [pair for pair in indexed if pair[1].kind is not AttemptOutcome.CONTEXT_LENGTH_EXCEEDED]

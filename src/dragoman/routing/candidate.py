@@ -1,4 +1,5 @@
-"""Candidate: one target as a plan saw it, and the plan itself; codes and numbers, which `explain` puts into words."""
+"""Candidates of a plan: each target with its metadata, and the plan itself, as codes and numbers that `explanation`
+formats."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dragoman.routing.target import Target
 
 
 class Filter(Enum):
-    """Why a target is not in the order at all."""
+    """The reason why a target is excluded."""
 
     TOOLS = "tools"
     IMAGES = "images"
@@ -26,19 +27,19 @@ class Filter(Enum):
     WINDOW = "window"
     COST = "cost"
     UNKNOWN_COST = "unknown_cost"
-    # Its translation refuses the request, or would lose something where nothing may be lost.
+    # The translation rejects the request, or has losses in strict mode.
     REFUSED = "refused"
     STRICT = "strict"
     # Another provider stores the referenced items.
     STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
     COOLDOWN = "cooldown"
-    # Only one target is called, and it is another one.
+    # Only one target may be called, and it is another one.
     ALONE = "alone"
 
 
 class Deprioritized(Enum):
-    """Why a target is deprioritized, against its rank by the policy."""
+    """The reason why a target ranks lower than by the policy."""
 
     TIGHT = "tight"
     SUSPECT = "suspect"
@@ -50,22 +51,22 @@ class Deprioritized(Enum):
 
 
 class Why(Enum):
-    """Why the first of the order is the first."""
+    """The reason why the first target leads."""
 
     POLICY = "policy"
-    # The one that is left.
+    # No other target is left.
     ONLY = "only"
     AFFINITY = "pinned"
     # The provider of the referenced items is unknown.
     ALONE = "alone"
     EXPLORED = "explored"
-    # All are in cooldown, and this one is woken in its turn.
+    # All targets are in cooldown, and it is this one's turn for a probe.
     WAKES = "wakes"
     NO_TARGET = "nobody"
 
 
 class Candidate(Struct, frozen=True):
-    """One target of a route with its metadata; None means not requested."""
+    """One target of a route with its metadata. None means not requested."""
 
     # Its position in the route.
     place: int
@@ -82,41 +83,40 @@ class Candidate(Struct, frozen=True):
 
 
 class Ranked(Struct, frozen=True):
-    """Targets that may be called, in their order, and all candidates, in the order of the route."""
+    """The callable targets in order, and all candidates in the order of the route."""
 
     order: tuple[Target, ...]
     candidates: tuple[Candidate, ...]
 
 
 class Plan(Struct, frozen=True, dict=True):
-    """The order of targets, and its reasons."""
+    """The order of targets, with the reasons."""
 
     # None if no target can be called.
     first: Target | None
     # The first target of the route as written.
     written: Target | None
-    # The policy that chose, and why its choice leads.
+    # The policy that decided, and why its first target leads.
     policy: str
     why: Why
-    # Which rules decided, as they are shown.
+    # The deciding rules, for display.
     rule: str
     requirements: Requirements
     now: float
-    # Usually the first target succeeds, and the others are not needed: if all are healthy, they are ranked on access.
+    # Usually the first target succeeds. If all are healthy, the others are therefore ranked only on access.
     ranked: Ranked | Callable[[], Ranked]
     # The deciding rules, in the form of an affinity.
     held: str = ""
-    # Where the conversation was until now, wherever it goes.
+    # The affinity before this plan.
     affinity: Affinity | None = None
 
     @property
     def is_unranked(self) -> bool:
-        """Whether all targets were well, free and fit, so that the first was known without a look at the others."""
+        """Whether all targets were healthy, free and suitable, so that no ranking was needed."""
         return not isinstance(self.ranked, Ranked)
 
     @property
     def order(self) -> tuple[Target, ...]:
-        """The targets to call, in order."""
         return self._ranking.order
 
     @property

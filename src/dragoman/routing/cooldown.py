@@ -1,4 +1,4 @@
-"""Cooldowns of keys: retry hints in a provider's headers, and the time for which a key is not used."""
+"""Cooldowns of keys: reads retry hints from a provider's headers, and decides how long a key is not used."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.failure_classification import is_key_failure
 from dragoman.routing.health import MAX_KEY_COOLDOWN
 
-# Seconds: the default of a limit without a duration, and the shortest cooldown. The longest one holds for all keys:
-# providers name days, and renew quotas earlier; a key that is still rejected gets another cooldown.
+# Seconds: the default for a limit without a duration, and the shortest cooldown. `MAX_KEY_COOLDOWN` limits all of them:
+# providers state days, but renew quotas earlier; a key that is still rejected gets another cooldown.
 DEFAULT_SECONDS = 60.0
 MIN_SECONDS = 1.0
 
-# Codes of limits that hold for a whole account.
+# Codes of limits that apply to a full account.
 _ACCOUNT_CODES = ("account", "organization", "usage_limit")
 _UNIFIED = b"anthropic-ratelimit-unified-status"
 
 
 class Hint(Struct, frozen=True, kw_only=True):
-    """Hints in the headers of a response: the delay, whether to retry, whether a whole account is meant."""
+    """Hints in response headers: the delay, whether to retry, and whether the limit applies to the account."""
 
     wait: float | None = None
     should_retry: bool | None = None
@@ -31,7 +31,7 @@ class Hint(Struct, frozen=True, kw_only=True):
 
 
 class Cooldown(Struct, frozen=True, kw_only=True):
-    """The cooldown of a key: for the requested model, or for all."""
+    """The cooldown of a key, for the requested model or for all."""
 
     seconds: float
     every_model: bool = False
@@ -41,7 +41,7 @@ NO_HINT = Hint()
 
 
 def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
-    """Read the hints of an answer's headers; `wall` is the time of day in seconds, for headers with a date."""
+    """Read the hints in response headers. `wall` is the time of day in seconds, for headers with a date."""
     hint_headers = {name: value for name, value in headers if name in _HINTS}
     if not hint_headers:
         return NO_HINT
@@ -58,7 +58,7 @@ def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
 
 
 def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_HINT) -> Cooldown | None:
-    """The cooldown of an attempt's key, if it gets one: only for failures of the key itself."""
+    """The cooldown of an attempt's key, if any: only for failures of the key itself."""
     if kind is AttemptOutcome.RATE_LIMITED:
         code = "" if failure is None else f"{failure.code or ''} {failure.native}".lower()
         wide = hint.account or any(word in code for word in _ACCOUNT_CODES)
@@ -74,8 +74,8 @@ def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_H
 
 
 def names_the_key(failure: Failure) -> bool:
-    """Whether every key that a request tries may go into cooldown: the key is named, and no limit that the request
-    exceeds. Any other failure takes one key per request, or one request could disable them all."""
+    """Whether all keys that a request tries may get a cooldown: the failure names the key, and is no limit that the
+    request exceeds. Any other failure disables one key per request; otherwise one request could disable all."""
     return failure.status != 429 and is_key_failure(failure)
 
 
@@ -84,7 +84,7 @@ def _bounded(wait: float | None, usual: float) -> float:
 
 
 def _seconds(value: bytes | None, unit: float) -> float | None:
-    """A number of units in seconds; none if it is no number, or one that cannot be waited for."""
+    """Convert a number of units to seconds; None if it is no number or too large."""
     if value is None or len(value) > 20:
         return None
     try:
@@ -95,8 +95,8 @@ def _seconds(value: bytes | None, unit: float) -> float | None:
 
 
 def _until(value: bytes, wall: float) -> float | None:
-    """The time until a date: RFC 9110, section 10.2.3."""
-    # Here: nearly all providers state seconds.
+    """Seconds until a date (RFC 9110, section 10.2.3)."""
+    # Imported here, because nearly all providers state seconds.
     from calendar import timegm
     from email.utils import parsedate
 

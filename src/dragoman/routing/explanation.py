@@ -1,4 +1,4 @@
-"""Explanation: a plan in words, for `dragoman route` and the record."""
+"""Explanation of a plan as text, for `dragoman route` and the request records."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ LEFT_OUT = {
     Filter.COOLDOWN: "in cooldown",
     Filter.ALONE: "the owner of the referenced items is unknown, and only one target is called",
 }
-# Why a target is left out whose provider is not there.
+# The reason for a target whose provider is not configured.
 ABSENT = "its provider is not configured"
-# The same of a provider that is not in the list of the gateway key.
+# The reason for a provider that the gateway key does not permit.
 NOT_PERMITTED = "the key's list of providers does not have its provider"
-# Why a target is tried after others; of one that failed, with whole seconds since then.
+# Reasons for deprioritized targets. A failed one has the seconds since its failure.
 DEPRIORITIZED = {
     Deprioritized.TIGHT: "its window may be too small",
     Deprioritized.SUSPECT: "failed {seconds} s ago",
@@ -51,11 +51,11 @@ DEPRIORITIZED = {
     Deprioritized.COOLDOWN: "in cooldown: called if all others fail",
 }
 
-# Maximum candidates that are recorded one by one, and maximum length of their names, which clients may choose.
+# Maximum candidates per record, and maximum length of their names, which clients may choose.
 _MAX_CANDIDATES = 16
 _MAX_NAME_LENGTH = 256
 _MICROSECONDS = 1_000_000
-# Measured numbers stay below it; larger ones are not recorded.
+# Larger numbers are not recorded.
 _LIMIT = 1e9
 _MAX_INTEGER = (1 << 63) - 1
 
@@ -63,8 +63,8 @@ _MAX_INTEGER = (1 << 63) - 1
 def candidate_entries(
     plan: Plan, missed: Collection[str] = (), providers: Collection[str] | None = None
 ) -> tuple[tuple[CandidateEntry, ...], int | None]:
-    """A plan's candidates: in order, left out, `missed`; and how many more. Losses stay out: they may quote clients.
-    `providers` is the list of the gateway key, if it has one."""
+    """A plan's candidates for the record: ranked, excluded, `missed`; and the number of further ones. Losses are left
+    out, because they may quote clients. `providers` is the list of the gateway key, if it has one."""
     entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
         CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {why_missed(name, providers)}")
@@ -74,24 +74,24 @@ def candidate_entries(
 
 
 def why_missed(name: str, providers: Collection[str] | None) -> str:
-    """Why a target of a route is not there."""
+    """The reason why a target of a route is missing."""
     return ABSENT if providers is None or name.partition("/")[0] in providers else NOT_PERMITTED
 
 
 def in_order(plan: Plan) -> list[Candidate]:
-    """Candidates in the order of their rank, skipped ones last."""
+    """Candidates in the order of their rank, excluded ones last."""
     places = {target.id: place for place, target in enumerate(plan.order)}
     return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
 
 
 def printable_target(name: str) -> str:
-    """The name of a target whose provider is not there, as answers and logs may show it."""
+    """The name of a missing target, in the form for responses and logs."""
     provider, _, model = name.partition("/")
     return f"{provider}/{printable_model_name(model)}"
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
-    """Why the first target leads, then every candidate: ranked ones, and skipped ones."""
+    """Explain why the first target leads, then every candidate."""
     candidates = {candidate.target.id: candidate for candidate in plan.candidates}
     lines = [_first(plan)]
     for place, target in enumerate(plan.order, 1):
@@ -102,7 +102,7 @@ def explain(plan: Plan) -> tuple[str, ...]:
 
 
 def reason(candidate: Candidate, plan: Plan) -> str:
-    """Why a candidate was left out; empty if it was not."""
+    """The reason why a candidate is excluded, or ""."""
     left_out = candidate.left_out
     if left_out is None:
         return ""
@@ -111,7 +111,7 @@ def reason(candidate: Candidate, plan: Plan) -> str:
 
 
 def why_deprioritized(candidate: Candidate, now: float) -> str:
-    """Why a candidate is tried after others that the policy ranks lower; empty if it is not."""
+    """The reason why a candidate ranks lower than by the policy, or ""."""
     cause = candidate.deprioritized
     if cause is None:
         return ""
@@ -122,7 +122,7 @@ def why_deprioritized(candidate: Candidate, now: float) -> str:
 
 
 def because(plan: Plan, *, randomized: bool = True) -> str:
-    """Why the first leads; `randomized` means that random numbers decided."""
+    """Explain why the first target leads. `randomized` means that random numbers decided."""
     if not plan.order:
         return "no target can be called"
     if plan.why is not Why.POLICY:
@@ -151,7 +151,7 @@ def _candidate_entry(candidate: Candidate, now: float) -> CandidateEntry:
 
 
 def _why(candidate: Candidate, now: float) -> str:
-    """Why it is skipped or deprioritized, without contents of the request."""
+    """The reason why a candidate is excluded or deprioritized, without content of the request."""
     if candidate.left_out is not None:
         return f"left out: {LEFT_OUT[candidate.left_out]}"
     return "" if candidate.deprioritized is None else f"deprioritized: {why_deprioritized(candidate, now)}"

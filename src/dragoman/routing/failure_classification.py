@@ -1,5 +1,5 @@
-"""The kind of an attempt's outcome, from our own error or a provider's failure. The first match wins: code or type,
-then the class that the codec found, then the status."""
+"""Failure classification: derives the outcome of an attempt from the gateway's own error or a provider's failure. The
+first match wins: code or type, then the kind that the codec found, then the status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.rules.failures import is_flagged
 
-# The first match wins, so classes precede their parents. Other errors concern the gateway itself, or the client.
+# The first match wins, so subclasses precede their parents. Other errors concern the gateway, or the client.
 _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (Unconfigured, AttemptOutcome.INVALID_KEY),
     (ConfigError, AttemptOutcome.INVALID_KEY),
@@ -38,14 +38,13 @@ _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (Stalled, AttemptOutcome.STREAM_BROKEN),
     (TimedOut, AttemptOutcome.FIRST_BYTE_TIMEOUT),
     (Truncated, AttemptOutcome.STREAM_BROKEN),
-    # Our limit, and the next one would answer as much.
+    # The gateway's limit, which a response of another target would exceed, too.
     (Oversized, AttemptOutcome.GATEWAY_ERROR),
-    # A response costs money, readable or not.
+    # A response is billed, whether readable or not.
     (BadResponse, AttemptOutcome.UNREADABLE),
     (UpstreamError, AttemptOutcome.CONNECTION_LOST),
 )
 
-# The failure kinds of the codecs.
 _KINDS: dict[FailureKind, AttemptOutcome] = {
     FailureKind.INVALID: AttemptOutcome.INVALID_REQUEST,
     FailureKind.CONTEXT_OVERFLOW: AttemptOutcome.CONTEXT_LENGTH_EXCEEDED,
@@ -67,20 +66,20 @@ _KINDS: dict[FailureKind, AttemptOutcome] = {
     # Another gateway has the same problem.
     FailureKind.PERMANENT: AttemptOutcome.UNREACHABLE,
 }
-# Statuses that mean something else than those around them.
+# Statuses with another meaning than their class.
 _STATUSES: dict[int, AttemptOutcome] = {
     408: AttemptOutcome.CONNECTION_LOST,
     425: AttemptOutcome.CONNECTION_LOST,
     503: AttemptOutcome.OVERLOADED,
-    # A proxy in front of the server gave up; the server may still be working.
+    # A proxy in front of the server gave up. The server may still be working.
     504: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     524: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     529: AttemptOutcome.OVERLOADED,
 }
 
-# Codes and types, in lower case, that say more than their status.
+# Codes and types, in lower case, that are more precise than their status.
 _CODES: dict[str, AttemptOutcome] = {
-    # A plan is used up, which comes as a rate limit.
+    # A plan is used up, reported as a rate limit.
     "usage_limit_reached": AttemptOutcome.INSUFFICIENT_QUOTA,
     "usage_not_included": AttemptOutcome.INSUFFICIENT_QUOTA,
     "api_key_invalid": AttemptOutcome.INVALID_KEY,
@@ -104,10 +103,10 @@ _CODES: dict[str, AttemptOutcome] = {
     "model_not_supported": AttemptOutcome.UNKNOWN_MODEL,
     "unknown_model": AttemptOutcome.UNKNOWN_MODEL,
     "invalid_model": AttemptOutcome.UNKNOWN_MODEL,
-    # Azure has deployments in the place of models.
+    # Azure has deployments instead of models.
     "deploymentnotfound": AttemptOutcome.UNKNOWN_MODEL,
 }
-# Codes and types, in lower case, that concern the key or its account, and never the request.
+# Codes and types, in lower case, that concern the key or its account, never the request.
 _KEY_CODES = frozenset(
     {
         "account_deactivated",
@@ -142,7 +141,7 @@ _OVERLOADED = "overloaded"
 # Statuses for which a code may mean overload.
 _LIMITS = frozenset({429, 500, 502, 503, 529})
 
-# Meanings without a code of the provider: status, type, and prefix of the message, all of which must match.
+# Outcomes by status, type and message prefix, all of which must match, for errors without a code.
 _MESSAGE_PREFIXES: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
     (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.INSUFFICIENT_QUOTA),
     # Google's servers put the reason into a list.
@@ -159,8 +158,9 @@ def kind_of(
     cloud: bool = True,
     non_streaming: bool = False,
 ) -> AttemptOutcome:
-    """The kind of a failed attempt. `stream`: its stream had begun; `content`: content had come; `cut`: less time was
-    left than its target is due. A `cloud` forbids by its credentials alone. `non_streaming`: silence means little."""
+    """The outcome of a failed attempt. `stream`: its stream had started. `content`: content had arrived. `cut`: it got
+    less time than its target's timeout. A `cloud` returns 403 for bad credentials only. `non_streaming`: a timeout may
+    only mean a long response."""
     kind = _kind(what, stream=stream, content=content, cut=cut)
     if non_streaming and kind is AttemptOutcome.FIRST_BYTE_TIMEOUT:
         return AttemptOutcome.SLOW_RESPONSE
@@ -186,7 +186,7 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Attemp
     code = (failure.code or "").lower()
     named = _CODES.get(code) or _CODES.get(native)
     if named is AttemptOutcome.UNKNOWN_MODEL and failure.status == 403:
-        # It exists, but not for this key.
+        # The model exists, but not for this key.
         return AttemptOutcome.INVALID_KEY
     if named is not None:
         return named
@@ -212,7 +212,7 @@ def _kind_of_refusal(failure: Failure, native: str) -> AttemptOutcome:
             return kind
     if failure.param == "model":
         return AttemptOutcome.UNKNOWN_MODEL
-    # At a conversation's path, only the model can be missing, unless the error states otherwise.
+    # On a conversation's path, only the model can be missing, unless the error states otherwise.
     if failure.kind is FailureKind.NOT_FOUND and failure.param is None and failure.code is None:
         return AttemptOutcome.UNKNOWN_MODEL
     return AttemptOutcome.INVALID_REQUEST

@@ -1,5 +1,6 @@
-"""Filters: which targets cannot take a request under any policy, and which go last. Unknown data excludes no target,
-but for a price under a limit. A request too long at eight bytes a token excludes a target; at four it goes last."""
+"""Filters: exclude targets that cannot take a request under any policy, and deprioritize others. Unknown data excludes
+no target, except for an unknown cost under a cost limit. A request that is too long at eight bytes per token excludes a
+target; at four it deprioritizes the target."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ FEATURE_FILTERS = {
     "thinking": Filter.THINKING,
     "structured": Filter.STRUCTURED,
 }
-# The degree of deprioritization: greater numbers come later.
+# The degree of deprioritization. Larger numbers come later.
 DEPTH = {
     Deprioritized.TIGHT: 1,
     Deprioritized.SLOW_START: 2,
@@ -31,7 +32,7 @@ DEPTH = {
 
 
 def may_exclude(requirements: Requirements, summary: RouteSummary) -> bool:
-    """Whether the request itself can exclude targets, apart from its size and price."""
+    """Whether the request itself can exclude targets, apart from its size and cost."""
     return bool(
         summary.denies
         or requirements.storing_provider
@@ -42,7 +43,7 @@ def may_exclude(requirements: Requirements, summary: RouteSummary) -> bool:
 
 
 def request_filter(target: Target, requirements: Requirements, first: Target) -> Filter | None:
-    """Why the request itself leaves a target out; `first` is the first target of the route."""
+    """The reason for which the request itself excludes a target. `first` is the first target of the route."""
     if requirements.storing_provider and target.provider.name != requirements.storing_provider:
         return Filter.STORED_ELSEWHERE
     if requirements.same_model and target.model != first.model:
@@ -59,7 +60,7 @@ def request_filter(target: Target, requirements: Requirements, first: Target) ->
 
 
 def feature_filter(target: Target, request_features: RequestFeatures) -> Filter | None:
-    """The first thing in a request that the target is known not to take."""
+    """The first feature of a request that the target does not support."""
     has = {
         "tools": request_features.tools,
         "images": request_features.images,
@@ -73,19 +74,19 @@ def feature_filter(target: Target, request_features: RequestFeatures) -> Filter 
 
 
 def cost_filter(cost: int | None, limit: int) -> Filter | None:
-    """Why a limit of cost leaves a target out."""
+    """The reason for which a cost limit excludes a target."""
     return Filter.UNKNOWN_COST if cost is None else Filter.COST if cost > limit else None
 
 
 def is_in_cooldown(health: HealthState, now: float) -> bool:
-    """Whether no request may call it now; the first plan after its end gets the probe."""
+    """Whether no request may call the target now. The first plan after the end of the cooldown gets the probe."""
     if health.level is not HealthLevel.COOLDOWN and health.level is not HealthLevel.PROBING:
         return False
     return health.until > now and not health.prompt
 
 
 def deprioritized_by_health(health: HealthState, now: float, draw: float) -> Deprioritized | None:
-    """Why a target that is not in cooldown ranks behind healthy ones."""
+    """The reason why a target that is not in cooldown ranks below healthy ones."""
     match health.level:
         case HealthLevel.SUSPECT:
             return Deprioritized.SUSPECT if health.until > now and draw >= health.success_rate else None

@@ -1,32 +1,31 @@
 """Health: the circuit breaker of each target, and the cooldowns of keys (decisions 25, 37 and 42).
 
-level       after                               then
-HEALTHY     a failure, and no answer within     SUSPECT for 10 s: leads in proportion to its share of answers
+level       event                               next level
+HEALTHY     a failure without a success within  SUSPECT for 10 s: leads in proportion to its success rate
             10 s, or a second failure
-SUSPECT     it does not answer (see below)      COOLDOWN, longer each time
-COOLDOWN    its end, or that it is cut short,   PROBING, which is half-open: one request has the permit, which expires
-            or that no other target is usable
-PROBING     an answer of any kind               SLOW_START for 10 s, then HEALTHY
-            a failure                           COOLDOWN, longer; to the end that it had, if the probe began before that
-SLOW_START  it does not answer                  COOLDOWN, longer
+SUSPECT     it trips (see below)                COOLDOWN, longer each time
+COOLDOWN    its end, an early end, or no other  PROBING (half-open): one request has the permit, which expires
+            target is usable
+PROBING     any response                        SLOW_START for 10 s, then HEALTHY
+            a failure                           COOLDOWN, longer; an early probe does not move the end
+SLOW_START  it trips                            COOLDOWN, longer
 
-A target does not answer if
-- a request met silence up to its timeout, and no other request was answered meanwhile;
-- five requests in a row failed, or as many more as its share of answers makes unlikely for a target that fails partly;
+A target trips if
+- a request got no response within its timeout, and no other request succeeded meanwhile;
+- five consecutive requests failed; for a target that fails partly, as many more as its success rate makes unlikely;
 - slow errors are half of at least ten calls, or two in a row during SLOW_START: a slow error costs the client time.
 
-After prompt errors a cooldown only ends leading: the target is still tried when all others have failed, since a prompt
-error costs less than no attempt. So the breaker never answers fewer requests than there would be without it. After slow
-errors it is tried then, too, but only by the holder of the permit, and within its retry budget.
+After prompt errors, a target in cooldown no longer leads, but is still tried when all others have failed: a prompt
+error costs less than no attempt. So the breaker never serves fewer requests than no breaker would. After slow errors it
+is tried then, too, but only by the holder of the permit, and within its retry budget.
 
-Only failures of the target itself count, each request once, and any well-formed answer shows that the target is alive.
-An attempt that began before a cooldown does not count after it. During a cooldown only the holder of the permit changes
-the level: any client may name a target itself, as often as it likes.
+Only failures caused by the target count, once per request. Any well-formed response shows that the target is alive. An
+attempt that began before a cooldown does not count after it. During a cooldown only the holder of the permit changes
+the level, because clients may name a target directly, as often as they like.
 
-A key that its provider refuses is in COOLDOWN, for one model or for all, until a stated end. It needs no probe.
+A key that its provider rejects is in COOLDOWN, for one model or for all, until a stated end. It needs no probe.
 
-Each worker broadcasts what it finds out, as updates (`health_entry.py`).
-"""
+Each worker broadcasts its observations as updates (`health_entry.py`)."""
 
 from __future__ import annotations
 
@@ -39,25 +38,24 @@ from dragoman.routing.attempt_outcome import COUNTING, LIVING, AttemptOutcome
 from dragoman.routing.health_entry import TARGETS, HealthEntry, HealthUpdate, Permit
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
 
-# Seconds.
 SUSPICION = 10.0
 FIRST_COOLDOWN = 5.0
 MAX_COOLDOWN = 300.0
 # A probe that fails promptly costs next to nothing.
 MAX_PROMPT_COOLDOWN = 30.0
-# Providers state days, and renew a quota long before. A reset need not be remembered for longer, either.
+# Providers state days, and renew a quota long before. Resets are stored no longer, either.
 MAX_KEY_COOLDOWN = 900.0
-# Seconds of health after which cooldowns start short again; before that they start half as long.
+# Seconds in the state healthy after which cooldowns start short again; before, they start half as long.
 FORGIVEN = 60.0
-# An error that takes less than this is a prompt one.
+# Errors within this many seconds are prompt.
 PROMPT = 5.0
-# Failures in a row, the same in slow start, and the calls of which half may fail.
+# Consecutive failures, the same in slow start, and the calls of which half may fail.
 CONSECUTIVE_FAILURES = 5
 SLOW_START_FAILURES = 2
 SAMPLES = 10
-# Models may be named by clients, where a route is `provider/*`.
+# Clients may choose model names if a route has `provider/*`.
 MAX_ENTRIES = 8192
-# A key that is in cooldown for all models.
+# Stands for a key's cooldown for all models.
 ANY_MODEL = ""
 
 _ANSWERED = AttemptOutcome.ANSWERED
@@ -73,11 +71,11 @@ _TIMEOUTS = frozenset({AttemptOutcome.FIRST_BYTE_TIMEOUT, AttemptOutcome.SLOW_RE
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    """The health of a target or a key, and its reason."""
+    """The health of a target or a key, and the reason."""
 
     subject: str
     health: HealthState
-    # Since when it is at this level.
+    # The start of this level.
     since: float
     # The last failure, and its time.
     last: AttemptOutcome | None
@@ -89,16 +87,16 @@ class HealthReport(Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        """Of a key: the model that it is in cooldown for."""
+        """Of a key: the model of its cooldown."""
         return self.subject.partition(" ")[2]
 
 
-# A target that is not in cooldown is called by every request.
+# The permit of targets that are not in cooldown: every request may call them.
 _FREE = Permit()
 
 
 def _key_subject(key: str, model: str) -> str:
-    """A key by its digest: updates, rows and `/status` must not hold secrets."""
+    """Keys are stored by digest, because updates, rows and `/status` must not contain secrets."""
     return f"{key} {model}"
 
 
@@ -110,15 +108,13 @@ class Health:
         # By group: targets, and the keys of each provider.
         self._groups: dict[str, dict[str, HealthEntry]] = {TARGETS: self._targets}
         self._max_entries = max_entries
-        # Subjects that are to be broadcast, each with its group.
+        # Subjects to broadcast, each with its group.
         self._dirty: set[tuple[str, str]] = set()
-        # Targets that may not be healthy, and providers one of whose keys may be in cooldown.
+        # Targets that may not be healthy, and providers with a key that may be in cooldown.
         self.unhealthy: set[str] = set()
         self._permits = 0
-        # When the first entry of a key is over.
+        # When the first key entry expires.
         self._next_expiry = math.inf
-
-    # Outcomes.
 
     def record(
         self,
@@ -129,7 +125,8 @@ class Health:
         charged: set[str] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Count an attempt's outcome, with its permit. A failure counts once for a target: see `charged`."""
+        """Count an attempt's outcome. `permit` is its permit. A failure counts once per target and request: see
+        `charged`."""
         entry = self._targets.get(target)
         if kind is _ANSWERED:
             if entry is None:
@@ -158,18 +155,18 @@ class Health:
         ):
             entry.consecutive_failures = 0
         elif kind is AttemptOutcome.SLOW_RESPONSE and (entry is None or entry.last_success < began):
-            # If others were answered meanwhile, the request itself may take long.
+            # If other requests succeeded meanwhile, this request may only take long.
             self._failed(target, entry or self._create(target, now), kind, now, began, permit)
 
     def record_content_start(self, target: str, now: float, permit: Permit | None = None) -> None:
-        """Count the first content of a stream: it ends a cooldown, and shows that silence is not general."""
+        """Count the first content of a stream: it ends a cooldown, and shows that not all requests time out."""
         entry = self._targets.get(target) or self._create(target, now)
         if entry.level in _IN_COOLDOWN and not self._wake(target, entry, now, permit):
             return
         entry.last_success = now
 
     def _wake(self, target: str, entry: HealthEntry, now: float, permit: Permit | None) -> bool:
-        """End a cooldown, if the answer is that of the probe."""
+        """End a cooldown if the response is that of the probe."""
         if not entry.holds(permit):
             return False
         entry.since = now
@@ -190,11 +187,11 @@ class Health:
                 self._extend_cooldown(target, entry, now, began)
             return
         if began < entry.since:
-            # It began before the cooldown, or before the target recovered.
+            # The attempt began before the cooldown, or before the target recovered.
             return
         if now >= entry.turn:
             entry.roll(now)
-        # One request that fails among others that are answered may be to blame itself.
+        # A single failing request among successful ones may be to blame itself.
         is_suspect = now - entry.last_success >= SUSPICION or now - entry.missed < SUSPICION
         entry.missed = now
         entry.count_failure(is_prompt=is_prompt)
@@ -208,11 +205,11 @@ class Health:
         """Extend a cooldown after a failed probe, if the cooldown was over when the probe began."""
         holder = entry.holder
         if began < entry.wakes:
-            # No other target was usable: probes before the end do not move the end.
+            # No other target was usable. Early probes do not move the end of a cooldown.
             self._enter(target, entry, _COOLDOWN, entry.wakes, now)
         else:
             self._start_cooldown(target, entry, now)
-        # The same request may try again, and be answered, before another request does.
+        # The same request may retry and succeed before another request does.
         entry.holder = holder
 
     def _start_cooldown(self, target: str, entry: HealthEntry, now: float) -> None:
@@ -223,10 +220,8 @@ class Health:
         entry.forget(now)
         self._enter(target, entry, _COOLDOWN, until, now)
 
-    # Questions.
-
     def state(self, target: str, now: float) -> HealthState:
-        """The health of a target; one whose cooldown is over waits for a request with the permit."""
+        """The health of a target. After its cooldown, a target waits for a request with the permit."""
         entry = self._targets.get(target)
         if entry is None or entry.level is _HEALTHY:
             self.unhealthy.discard(target)
@@ -236,7 +231,7 @@ class Health:
         return entry.state
 
     def are_healthy(self, subjects: Iterable[str]) -> bool:
-        """Whether nothing is held against any of these targets and providers; False also if that takes a look."""
+        """Whether all of these targets and providers are healthy. False also if that is not known without a look-up."""
         return not self.unhealthy or self.unhealthy.isdisjoint(subjects)
 
     def has_target(self, target: str) -> bool:
@@ -244,13 +239,13 @@ class Health:
         return target in self._targets
 
     def wakes(self, target: str, now: float) -> float:
-        """The end of a target's cooldown, probed or not; now if it has none."""
+        """The end of a target's cooldown, probed or not; `now` if it has none."""
         entry = self._targets.get(target)
         return max(now, entry.wakes) if entry is not None else now
 
     def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
-        """The right to call a target; one request at a time has it for a target in cooldown, even before its end: if
-        all targets are in cooldown, they are probed early, in turn."""
+        """Return a permit to call a target. In cooldown only one request at a time gets it, even before the end: if all
+        targets are in cooldown, they are probed early, in turn."""
         entry = self._targets.get(target)
         if entry is None or entry.level is _HEALTHY:
             return _FREE
@@ -265,7 +260,7 @@ class Health:
         return Permit(self._permits)
 
     def give_back(self, target: str, now: float, permit: Permit | None = None) -> None:
-        """Give back the permit of a probe without an outcome: the client left, or nothing was sent."""
+        """Return the permit of a probe without an outcome: the client disconnected, or nothing was sent."""
         entry = self._targets.get(target)
         if entry is None or not entry.holds(permit):
             return
@@ -274,7 +269,7 @@ class Health:
             self._enter(target, entry, _COOLDOWN, entry.wakes, now)
 
     def cooldowns(self, now: float) -> dict[str, float]:
-        """The targets in cooldown, each with its end, which identifies the cooldown."""
+        """The targets in cooldown with the ends of their cooldowns. The end identifies a cooldown."""
         states = ((target, self.state(target, now)) for target in self._targets)
         return {target: state.until for target, state in states if state.level is _COOLDOWN and state.until > now}
 
@@ -284,25 +279,25 @@ class Health:
         if entry is None or entry.level is not _COOLDOWN or entry.until <= now:
             return False
         entry.wakes = now
-        # An earlier end wins nowhere else without a new epoch.
+        # Without a new epoch, other workers would ignore an earlier end.
         entry.begin_epoch(now)
         entry.set_state(_COOLDOWN, now, now)
         self._dirty.add((TARGETS, target))
         return True
 
     def reset(self, subject: str, now: float, group: str = TARGETS) -> None:
-        """Take a target or a key for healthy, in all workers."""
+        """Make a target or a key healthy, in all workers."""
         entry = self._groups.get(group, {}).get(subject)
         if entry is not None:
             entry.cooldowns = entry.consecutive_failures = 0
-            # Calls that are under way do not count against it, either.
+            # Running calls do not count against it, either.
             entry.since, entry.wakes, entry.missed, entry.prompt, entry.hint = now, 0.0, -math.inf, False, 0.0
             entry.forget(now)
             entry.begin_epoch(now)
             self._enter(subject, entry, _HEALTHY, now, now, group)
 
     def reports(self, now: float, group: str = TARGETS) -> list[HealthReport]:
-        """All targets that were called, or the keys of a provider that are or were in cooldown."""
+        """Reports of all called targets, or of a provider's keys that are or were in cooldown."""
         return [
             HealthReport(
                 subject=subject,
@@ -317,8 +312,6 @@ class Health:
             for subject, entry in self._groups.get(group, {}).items()
         ]
 
-    # Keys.
-
     def cool_key(
         self,
         provider: str,
@@ -329,7 +322,7 @@ class Health:
         kind: AttemptOutcome | None = None,
         hint: float = 0.0,
     ) -> None:
-        """Put a key into cooldown, for one model or for all; a longer cooldown stays."""
+        """Put a key into cooldown, for one model or for all. A longer cooldown stays."""
         subject = _key_subject(key, model)
         entry = self._groups.get(provider, {}).get(subject) or self._create(subject, now, provider)
         if until > entry.state.until:
@@ -337,13 +330,13 @@ class Health:
             self._enter(subject, entry, _COOLDOWN, until, now, provider)
 
     def key_until(self, provider: str, key: str, model: str) -> float:
-        """The end of a key's cooldown for a model; a time that has passed if there is none."""
+        """The end of a key's cooldown for a model, in the past if there is none."""
         entries = self._groups.get(provider, {})
         both = (entries.get(_key_subject(key, ANY_MODEL)), entries.get(_key_subject(key, model)))
         return max([entry.state.until for entry in both if entry is not None], default=0.0)
 
     def reset_keys(self, provider: str, now: float, model: str | None = None) -> set[str]:
-        """End all cooldowns of a provider's keys, or those for a model; returns the digests of the keys."""
+        """End all cooldowns of a provider's keys, or those for a model. Return the digests of the keys."""
         ended: set[str] = set()
         for subject, entry in self._groups.get(provider, {}).items():
             key, _, cooled = subject.partition(" ")
@@ -354,7 +347,7 @@ class Health:
         return ended
 
     def forget_keys(self, now: float) -> None:
-        """Drop the entries of keys that are over."""
+        """Drop expired entries of keys."""
         if now < self._next_expiry:
             return
         for group, entries in list(self._groups.items()):
@@ -363,10 +356,8 @@ class Health:
         keys = (entry for group, entries in self._groups.items() if group for entry in entries.values())
         self._next_expiry = min(map(_expiry, keys), default=math.inf)
 
-    # Other workers.
-
     def take_updates(self) -> list[HealthUpdate]:
-        """Updates that were not broadcast yet."""
+        """Return the updates that were not broadcast yet."""
         if not self._dirty:
             return []
         updates = [self._groups[group][subject].make_update(subject, group) for group, subject in self._dirty]
@@ -374,7 +365,7 @@ class Health:
         return updates
 
     def snapshot(self) -> list[HealthUpdate]:
-        """All updates that a new worker needs. A key that was reset is one of them: an older update must not win."""
+        """All updates for a new worker, including keys that were reset: an older update must not win."""
         return [
             entry.make_update(subject, group)
             for group, entries in self._groups.items()
@@ -383,7 +374,6 @@ class Health:
         ]
 
     def merge(self, updates: Iterable[HealthUpdate]) -> None:
-        """Adopt updates of other workers, which may arrive in any order, and more than once."""
         for update in updates:
             group, subject = update.group, update.subject
             entry = self._groups.get(group, {}).get(subject) or self._create(subject, -math.inf, group)
@@ -398,7 +388,7 @@ class Health:
         self._watch(group, subject, entry)
 
     def _watch(self, group: str, subject: str, entry: HealthEntry) -> None:
-        """Remember that a subject may not be healthy."""
+        """Mark a subject as possibly not healthy."""
         self.unhealthy.add(group or subject)
         if group:
             self._next_expiry = min(self._next_expiry, _expiry(entry))
@@ -428,25 +418,25 @@ class Health:
 
 
 def _expiry(entry: HealthEntry) -> float:
-    """When the entry of a key is over: after its end, and after a reset once no older update can arrive."""
+    """When the entry of a key expires: after its end, and after a reset once no older update can arrive."""
     return max(entry.until, entry.epoch + MAX_KEY_COOLDOWN) if entry.epoch else entry.until
 
 
 def _trips(entry: HealthEntry, now: float, *, is_prompt: bool) -> bool:
-    """Whether the failure that was just counted is one of a target that does not answer."""
+    """Whether the failure that was just counted trips the circuit breaker."""
     successes, calls, consecutive_failures = entry.successes, entry.calls, entry.consecutive_failures
     if not is_prompt:
         if consecutive_failures >= (SLOW_START_FAILURES if entry.level is _SLOW_START else CONSECUTIVE_FAILURES):
             return True
         return entry.level is not _SLOW_START and calls >= SAMPLES and (entry.late + entry.late_before) * 2 >= calls
-    # A target that answers one call in ten fails five times in a row as a rule, and fifty times hardly ever. One that
-    # answered again after several cooldowns is likely to be such a target.
+    # A target that answers one call in ten often fails five times in a row, but hardly ever fifty times. A target that
+    # recovered from several cooldowns is likely to be such a target.
     calls_per_success = (calls - consecutive_failures) / successes if successes else 1.0
     return consecutive_failures >= CONSECUTIVE_FAILURES * max(calls_per_success, 1 + _counted_cooldowns(entry, now))
 
 
 def _counted_cooldowns(entry: HealthEntry, now: float) -> int:
-    """The number of cooldowns that count for a target: all in a row, half of them after it was healthy, then none."""
+    """The number of cooldowns that count: all in a row, half of them after the target was healthy, then none."""
     if entry.level not in (_HEALTHY, _SUSPECT):
         return entry.cooldowns
     return 0 if now - entry.healthy_since > FORGIVEN else entry.cooldowns // 2

@@ -1,5 +1,5 @@
-"""Health entry: state of one target or key, and the update that a worker broadcasts. The later epoch wins, then the
-higher rank, then the later end, so updates may come in any order and repeatedly. A step down begins an epoch."""
+"""Health entry: the state of one target or key, and the update that a worker broadcasts. The later epoch wins, then the
+higher rank, then the later end, so updates may arrive in any order and repeatedly. A step down begins an epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
 
-# Half of the time in which failures are compared with answers.
+# Half of the window in which failures and successes are counted.
 HALF_WINDOW = 15.0
 # The group of all targets. The group of a key is its provider.
 TARGETS = ""
@@ -26,22 +26,21 @@ _RANKS = {_HEALTHY: 0, _SUSPECT: 1, _COOLDOWN: 2, _PROBING: 3, _SLOW_START: 4, H
 
 
 class HealthUpdate(Struct, frozen=True, array_like=True):
-    """An update about a target or a key, for the other workers. Persisted, too: new members are added at the end
-    alone."""
+    """An update about a target or a key, for the other workers. It is persisted: add new members at the end."""
 
     subject: str
     level: HealthLevel
     until: float
     epoch: float = 0.0
     cooldowns: int = 0
-    # Since when it is so; the last failure, and its time.
+    # The start of the level; the last failure, and its time.
     since: float = 0.0
     last: AttemptOutcome | None = None
     failed: float = 0.0
-    # The share of calls that are answered, and whether errors come back quickly.
+    # The success rate of calls, and whether errors are prompt.
     success_rate: float = 0.0
     prompt: bool = False
-    # Of a target that is probed: the end of its cooldown.
+    # Of a probing target: the end of its cooldown.
     wakes: float = 0.0
     # Of a key: the seconds that its provider stated, 0 for none; and its provider.
     hint: float = 0.0
@@ -49,13 +48,13 @@ class HealthUpdate(Struct, frozen=True, array_like=True):
 
 
 class Permit(Struct, frozen=True):
-    """The right to call a target; the number is that of the probe of a target in cooldown, else 0."""
+    """The right to call a target. The number identifies the probe of a target in cooldown; otherwise it is 0."""
 
     number: int = 0
 
 
 class HealthEntry:
-    """The state of one target or key: its level, the end of that, and what led to it."""
+    """The state of one target or key: its level, the end of that, and the counts behind it."""
 
     __slots__ = (
         "bad",
@@ -88,15 +87,15 @@ class HealthEntry:
         self.level = _HEALTHY
         self.until = 0.0
         self.state = HEALTHY
-        # Since when it is at this level.
+        # The start of this level.
         self.level_since = max(now, 0.0)
         self.epoch = 0.0
         self.cooldowns = 0
-        # Whether the errors that led to its cooldown were fast.
+        # Whether the errors that led to its cooldown were prompt.
         self.prompt = False
-        # Attempts that began before this do not count any more.
+        # Attempts that began before this do not count.
         self.since = -math.inf
-        # The end of its cooldown, probed or not; and since when it is healthy.
+        # The end of its cooldown, probed or not; and the time since which it is healthy.
         self.wakes = 0.0
         self.healthy_since = 0.0
         self.last: AttemptOutcome | None = None
@@ -104,7 +103,7 @@ class HealthEntry:
         # Of a key: the seconds that its provider stated.
         self.hint = 0.0
         self.consecutive_failures = 0
-        # Times of the last answer and of the last counted failure.
+        # Times of the last success and of the last counted failure.
         self.last_success = self.missed = -math.inf
         # The number of the last permit, until its probe has an outcome.
         self.holder = 0
@@ -115,9 +114,9 @@ class HealthEntry:
         return permit is not None and permit.number != 0 and permit.number == self.holder
 
     def forget(self, now: float) -> None:
-        """Compare failures with answers from now on."""
+        """Reset the counts."""
         self.good = self.bad = self.good_before = self.bad_before = 0
-        # The failures that took long.
+        # Slow failures.
         self.late = self.late_before = 0
         self.turn = now + HALF_WINDOW
 
@@ -132,16 +131,14 @@ class HealthEntry:
 
     @property
     def successes(self) -> int:
-        """The number of answered calls in the window."""
         return self.good + self.good_before
 
     @property
     def calls(self) -> int:
-        """The number of calls in the window that were answered or failed."""
+        """The number of calls in the window that succeeded or failed."""
         return self.successes + self.bad + self.bad_before
 
     def count_failure(self, *, is_prompt: bool) -> None:
-        """Count a failure."""
         self.bad += 1
         self.consecutive_failures += 1
         self.late += not is_prompt
@@ -163,7 +160,7 @@ class HealthEntry:
             self.set_state(_COOLDOWN, self.wakes, self.until)
 
     def set_state(self, level: HealthLevel, until: float, since: float, success_rate: float | None = None) -> None:
-        """Set the level; `success_rate` is that of a suspect target, counted here by default."""
+        """Set the level. `success_rate` belongs to a suspect target; by default it is computed here."""
         if level is not self.level:
             self.level_since = since
         self.level, self.until = level, until
@@ -176,24 +173,22 @@ class HealthEntry:
             self.state = HealthState(level, until, prompt=self.prompt and level is not _SLOW_START)
 
     def enter(self, level: HealthLevel, until: float, now: float) -> None:
-        """Go to another level because of an outcome in this worker: a step down begins a new epoch."""
+        """Change the level because of an outcome in this worker. A step down begins a new epoch."""
         if _RANKS[level] < _RANKS[self.level]:
             self.begin_epoch(now)
         self.holder = 0
         self.set_state(level, until, now)
 
     def begin_epoch(self, now: float) -> None:
-        """Make all earlier updates lose."""
+        """Invalidate all earlier updates."""
         self.epoch = now if now > self.epoch else math.nextafter(self.epoch, math.inf)
-
-    # Other workers.
 
     def adopt(self, update: HealthUpdate) -> bool:
         """Adopt the update of another worker, if it wins over the present state."""
         if _order(update) <= _order(self.make_update("", TARGETS)):
             return False
         if update.level is not _PROBING:
-            # Another probe was quicker.
+            # Another worker's probe was faster.
             self.holder = 0
         self.prompt, self.hint = update.prompt, update.hint
         self.set_state(update.level, update.until, update.since, update.success_rate)
@@ -207,13 +202,12 @@ class HealthEntry:
         if update.level is _SLOW_START:
             self.since, self.healthy_since, self.wakes = update.until - SLOW_START_SECONDS, update.until, 0.0
         else:
-            # Calls that are under way here may have begun before.
+            # Calls that are running here may have begun before.
             self.since = update.until
             self.wakes = update.until if update.level is _COOLDOWN else update.wakes
         return True
 
     def make_update(self, subject: str, group: str) -> HealthUpdate:
-        """The state, as it is broadcast."""
         return HealthUpdate(
             subject,
             self.level,
@@ -232,7 +226,7 @@ class HealthEntry:
 
 
 def _order(update: HealthUpdate) -> tuple[float, ...]:
-    """The order of updates of one subject: the greatest wins."""
+    """The order of updates of one subject. The greatest wins."""
     return (
         update.epoch,
         _RANKS[update.level],

@@ -1,4 +1,4 @@
-"""Standing: how a target, or a key of a provider, is thought to be at a moment."""
+"""Health state of a target, or of a provider's key, at one moment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from enum import Enum
 
 from msgspec import Struct
 
-# Seconds of slow start after a cooldown.
 SLOW_START_SECONDS = 10.0
 
 
@@ -14,30 +13,30 @@ class HealthLevel(Enum):
     """The states of decision 25, and one for targets whose keys are all in cooldown."""
 
     HEALTHY = "healthy"
-    # It just failed: leads in proportion to its success rate until its end.
+    # It just failed. Until its end it leads in proportion to its success rate.
     SUSPECT = "suspect"
     # In cooldown: it leads no plan until the end, and then gets one probe request.
     COOLDOWN = "cooldown"
-    # The probe request is in progress: no other request calls it until its end.
+    # The probe request is in progress. No other request calls it until its end.
     PROBING = "probing"
-    # It recovered: called by some requests until its end.
+    # It recovered. Until its end only some requests call it.
     SLOW_START = "slow_start"
     # No failure is recorded, but every usable key is in cooldown.
     NO_KEY = "no_key"
 
 
 class HealthState(Struct, frozen=True):
-    """Health of a target, and when it ends, by the clock of `now`."""
+    """Health of a target, and its end by the clock of `now`."""
 
     level: HealthLevel
     until: float = 0.0
-    # Of a suspect one: its share of answers.
+    # Of a suspect target: its success rate.
     success_rate: float = 0.0
-    # For a cooldown: whether its errors are fast, so that it is called after all others failed.
+    # Of a cooldown: whether its errors are prompt, so that it is called after all others failed.
     prompt: bool = False
 
     def share(self, now: float) -> float:
-        """Which part of the requests it may lead: in slow start, one in four, one in two, all."""
+        """The part of requests that it may lead: in slow start, one in four, one in two, then all."""
         left = self.until - now
         if left <= 0:
             return 1.0
@@ -52,7 +51,7 @@ class HealthState(Struct, frozen=True):
                 return 0.0
 
     def is_last_resort(self, now: float) -> bool:
-        """Whether it is in cooldown, and is called anyway after all others failed."""
+        """Whether it is in cooldown, but is called after all others failed."""
         return self.prompt and self.until > now
 
 

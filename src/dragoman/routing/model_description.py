@@ -1,4 +1,4 @@
-"""The metadata of a model name, as a value that processes exchange."""
+"""Model description: the metadata of a model name, as a value that processes exchange."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class DescribedTarget(Struct, frozen=True, kw_only=True):
-    """A target that a name may lead to; null is unknown."""
+    """A target that a name may lead to. Null is unknown."""
 
     # `provider/model`.
     target: str
@@ -30,12 +30,12 @@ class DescribedTarget(Struct, frozen=True, kw_only=True):
 
 
 class DescribedName(Struct, frozen=True, kw_only=True):
-    """A name, or a pattern of names; sizes are the least of its targets'."""
+    """A name, or a pattern of names. Sizes are the smallest of its targets."""
 
     name: str
     policy: str = ""
     targets: tuple[DescribedTarget, ...] = ()
     window: int | None = None
     output_cap: int | None = None
-    # A request that needs one goes to a target that has it: one that has it is enough.
+    # A capability holds if one target has it, because requests that need it go to that target.
     capabilities: Mapping[str, bool | None] = {}

@@ -1,4 +1,4 @@
-"""Limits of models: context window and output of a target, and the resulting ones of a name with several targets."""
+"""Model limits: context window and maximum output of a target, and of a name with several targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.routing.target import Target
 
 
 class ModelLimits(Struct, frozen=True, kw_only=True):
-    """Context window and maximum output in tokens; None is unknown."""
+    """Context window and maximum output in tokens. None is unknown."""
 
     window: int | None = None
     cap: int | None = None
@@ -21,7 +21,7 @@ LimitsOf: TypeAlias = Callable[[Target], ModelLimits]
 
 
 def combine_limits(*sources: LimitsOf) -> LimitsOf:
-    """Facts from several sources: each of them from the first that knows it."""
+    """Combine sources of limits. Each limit is taken from the first source that has it."""
 
     def limits_of(target: Target) -> ModelLimits:
         window = cap = None

@@ -1,4 +1,4 @@
-"""Requirements of a request before it has a target, computed on access."""
+"""Requirements of a request: what routing reads of it before a target is selected."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 from dragoman.model.losses import Strict
 from dragoman.model.request_features import RequestFeatures
 
-# Bytes per token of a request: usual, and the minimum of any text.
+# Bytes per token of a request: usual, and the maximum for any text.
 BYTES_PER_TOKEN = 4
 MAX_BYTES_PER_TOKEN = 8
 # Maximum bytes of media per token.
 MEDIA_BYTES_PER_TOKEN = 1000
-# Tokens of an answer as long as none was measured.
+# Output tokens of a response before any measurement.
 DEFAULT_OUTPUT_TOKENS = 256
 # A shared empty mapping, so that requests allocate none.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
@@ -24,7 +24,7 @@ _NO_FEATURES = RequestFeatures()
 
 
 class RequiredFeatures(Struct, frozen=True):
-    """The features that a route needs to know of a request."""
+    """The features that a route needs of a request."""
 
     request_features: bool = False
     conversation_start: bool = False
@@ -33,20 +33,19 @@ class RequiredFeatures(Struct, frozen=True):
 
 
 class LossCounts(Struct, frozen=True):
-    """Number of losses of a translation: losses that change the response, and all."""
+    """The number of losses of a translation: losses that change the response, and all."""
 
     changes: int = 0
     all: int = 0
 
     def refused_by(self, strict: Strict) -> bool:
-        """Whether strict mode refuses the translation."""
         return bool(strict) and (self.all if strict == "all" else self.changes) > 0
 
 
 class Requirements(Struct, frozen=True):
-    """One request, as routing sees it."""
+    """One request, as routing reads it."""
 
-    # Bytes of its body, with its references.
+    # Bytes of its body, including referenced items.
     size: int
     request_features: RequestFeatures = _NO_FEATURES
     # The client's protocol and program, and the name of its gateway key.
@@ -56,7 +55,7 @@ class Requirements(Struct, frozen=True):
     strict: Strict = False
     # The losses of each target's translation, by ID, if a policy needs them.
     losses: Mapping[str, LossCounts] = NOTHING
-    # Why a target cannot be called at all, by its ID.
+    # The reasons why targets cannot be called at all, by target ID.
     refused: Mapping[str, str] = NOTHING
     # Whether only one target may be called, because the owner of its references is unknown.
     alone: bool = False
@@ -71,7 +70,7 @@ class Requirements(Struct, frozen=True):
     same_model: bool = False
     # The ID of the target that has the conversation in its prompt cache.
     warm: str = ""
-    # About how many tokens it is answered with, as was measured of requests of its size.
+    # The expected output tokens, measured for requests of its size.
     output: int = DEFAULT_OUTPUT_TOKENS
 
     @property
@@ -81,11 +80,12 @@ class Requirements(Struct, frozen=True):
 
     @property
     def paid(self) -> int:
-        """The approximate number of billed tokens: media have some, and only their provider knows how many."""
+        """The approximate number of billed tokens. Media count little here, because only their provider knows how
+        many."""
         return self.tokens + self.request_features.media // MEDIA_BYTES_PER_TOKEN
 
     @property
     def expected_output(self) -> int:
-        """The expected output tokens: as usual, or as the request allows."""
+        """The expected output tokens, limited by the request's maximum."""
         max_output = self.request_features.max_output
         return self.output if max_output is None else min(self.output, max(max_output, 0))

@@ -1,5 +1,5 @@
 """Output length: recent output tokens of targets, for small and large requests, to estimate cost and time. A new target
-gets its rivals' average: thought to be wordy, it would look expensive and never be called."""
+gets the average of the others. With a high default it would look expensive and never be called."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ _LATEST, _SOME = 0.1, 10
 # The weight of other targets' responses next to a target's own, and the maximum count of either.
 _DOUBT = 20
 _COUNTED = 100
-# Model names may come from clients, if a route has `provider/*`.
+# Clients may choose model names if a route has `provider/*`.
 MAX_TARGETS = 4096
 
 
 def rounded(tokens: float) -> int:
-    """A length rounded to three significant bits, so that cached results serve many requests."""
+    """Round a length to three significant bits, so that cached results serve many requests."""
     whole = int(tokens)
     dropped = max(whole.bit_length() - 3, 0)
     return whole >> dropped << dropped
 
 
 class Outputs:
-    """The output lengths of all targets."""
-
     def __init__(self, max_targets: int = MAX_TARGETS) -> None:
         self._max_targets = max_targets
-        # By targets, of small and of large requests: how long their answers are, and how many there were.
+        # By target, for small and for large requests: the average length, and the number of responses.
         self._small: dict[str, tuple[float, int]] = {}
         self._large: dict[str, tuple[float, int]] = {}
 
     def record(self, target: str, size: int, tokens: int) -> None:
-        """Record the output length of a request of this size."""
+        """Record the output length of a response to a request of this size."""
         lengths = self._large if size >= LARGE else self._small
         known = lengths.get(target)
         if known is None:
@@ -49,7 +47,7 @@ class Outputs:
             lengths[target] = (mean + (tokens - mean) * (_LATEST if count >= _SOME else 1 / count), count)
 
     def among(self, targets: Iterable[str], size: int) -> float:
-        """The expected output of such a request, over all these targets."""
+        """The expected output for a request size, over all these targets."""
         lengths = self._large if size >= LARGE else self._small
         total, responses = UNMEASURED_OUTPUT, 1
         for known in map(lengths.get, targets):
@@ -60,7 +58,7 @@ class Outputs:
         return total / responses
 
     def usual(self, target: str, size: int, among: float) -> float:
-        """The expected length from this target, which is one of these."""
+        """The expected output of this target. `among` is the average of all."""
         mean, count = self._of(size).get(target, (0.0, 0))
         return (mean * count + among * _DOUBT) / (count + _DOUBT)
 

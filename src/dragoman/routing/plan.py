@@ -1,7 +1,7 @@
-"""Routing plan: which targets are tried, in which order, and why. Rules replace a route's members (`rule_matching`),
-filters leave out targets and order them by health, the policy orders the rest, and session affinity leads. It is pure:
-the same arguments make the same plan. If all targets are healthy and free, the first is often known without ranking the
-others: they are ranked if it fails, with the same result."""
+"""Routing plan: the targets of a request in order, with the reasons. Rules replace a route's members (`rule_matching`),
+filters exclude targets and rank them by health, the policy orders the rest, and session affinity leads. It is pure: the
+same arguments give the same plan. If all targets are healthy and free, the first is often known without a ranking. The
+others are then ranked only if it fails, with the same result."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from dragoman.routing.route_summary import PolicyNode, RouteSummary
 from dragoman.routing.rule_matching import decide
 from dragoman.routing.target import Target
 
-# A nested route's chance is in the digits that its parent's choice left alone.
+# A nested route uses the digits of the random number that its parent's choice left.
 _DIGITS = 1024
-# Members of an enumeration are slow to find, and these are looked for in most requests.
+# Bound once: looking up an enum member is slow, and most requests need these.
 _AFFINITY, _POLICY = Why.AFFINITY, Why.POLICY
 NO_DRAWS = RandomDraws()
 
 
 def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws) -> Plan:
-    """The targets of a route in the order in which this request tries them."""
+    """The targets of a route in the order for this request."""
     rule = held = ""
     if route.ruled:
         route, rule, held = decide(route, requirements, inputs.affinity)
     summary = route.summary
     written, policy = summary.written, summary.policy.name
-    # Whether no target is skipped or deprioritized, and the policy needs no metadata of targets.
+    # Whether no target is excluded or deprioritized, and the policy needs no metadata of targets.
     all_available = not (
         summary.weighs
         or requirements.alone
@@ -65,14 +65,14 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
 
 
 class Lead(Struct, frozen=True):
-    """The first target of a request that has no plan yet, and what its plan is made from if the target fails."""
+    """The first target of a request without a plan, and the inputs of its plan if the target fails."""
 
     target: Target
     why: Why
     now: float
-    # Where the conversation was until now.
+    # The affinity before this request.
     affinity: Affinity | None = None
-    # The usual output tokens, as far as the policy needs them, and its random number.
+    # The usual output tokens, if the policy needs them, and its random number.
     output: int = DEFAULT_OUTPUT_TOKENS
     draws: RandomDraws = NO_DRAWS
 
@@ -91,7 +91,7 @@ def _led(
     rule: str = "",
     held: str = "",
 ) -> Plan:
-    """A plan with a leader, which ranks the other targets if the leader fails."""
+    """A plan with a leader. The other targets are ranked if the leader fails."""
     first, why = lead
     later = _DeferredRanking(first, summary, requirements, inputs, draws)
     policy = summary.policy.name
@@ -101,7 +101,7 @@ def _led(
 def _lead(
     summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws
 ) -> tuple[Target, Why] | None:
-    """The first target of a healthy plan; None if that takes a ranking."""
+    """The first target of a healthy plan, or None if that needs a ranking."""
     leaves = summary.leaves
     there = inputs.affinity.target if inputs.affinity is not None else requirements.issuer
     if there and (place := summary.places.get(there)) is not None and leaves[place][3]:
@@ -116,7 +116,7 @@ def _lead(
     if not summary.soonest or draws.explore < draws.exploration_rate:
         return None
     soonest = inputs.soonest(summary, requirements.size, requirements.expected_output)
-    # A target that leads anyway is looked at again, too.
+    # Exploring a target that leads anyway counts, too.
     if draws.exploration_rate and inputs.has_doubts(summary, requirements.size, soonest):
         return None
     return leaves[soonest][1], _POLICY
@@ -134,7 +134,7 @@ class _DeferredRanking(Struct, frozen=True):
     def __call__(self) -> Ranked:
         healthy = _all_healthy(self.summary, self.requirements, self.inputs)
         ranking, _ = _ranked(self.summary, self.requirements, self.inputs, self.draws, healthy, healthy)
-        # The first target stays first, however fast the others are by now.
+        # The first target stays first, even if the others are faster by now.
         others = [target for target in ranking.order if target is not self.first]
         return Ranked((self.first, *others), ranking.candidates)
 
@@ -147,7 +147,7 @@ def _ranked(
     able: list[Candidate],
     looked_at: list[Candidate],
 ) -> tuple[Ranked, Why]:
-    """The callable targets in order, all candidates, and why the first one leads."""
+    """The callable targets in order, all candidates, and the reason why the first one leads."""
     if requirements.alone:
         return _single_target(summary, looked_at, requirements, inputs)
     if not able:
@@ -168,8 +168,8 @@ def _ranked(
 
 
 def _with_last_resort(order: list[Target], looked_at: list[Candidate]) -> tuple[list[Target], list[Candidate]]:
-    """The same with targets in cooldown after slow errors last. They may cost the client a whole timeout, so one
-    request at a time may try them, within the retry budget."""
+    """Append targets that are in cooldown after slow errors. They may cost the client a full timeout, so one request at
+    a time may try them, within the retry budget."""
     slow = [candidate for candidate in looked_at if candidate.left_out is Filter.COOLDOWN]
     if not slow:
         return order, looked_at
@@ -186,7 +186,7 @@ def _end_of_cooldown(candidate: Candidate) -> float:
 
 
 def _all_healthy(summary: RouteSummary, requirements: Requirements, inputs: PlanInputs) -> list[Candidate]:
-    """The candidates if all are healthy."""
+    """The candidates if all targets are healthy."""
     windows = inputs.windows(summary)
     speeds = inputs.speeds(summary, requirements.size) if summary.speed else None
     return [
@@ -212,13 +212,13 @@ def _looked_at(
     losses_of = requirements.losses if summary.losses else None
     text = requirements.size - requirements.request_features.media
     special = may_exclude(requirements, summary)
-    # Shares are relative to the best: if all fail partly, none is worse off than the others.
+    # Success rates are relative to the best: if all targets fail partly, none gets less than its share.
     draw = (
         draws.slow_start
         if health_states is summary.all_healthy
         else draws.slow_start * max(candidate.share(now) for candidate in health_states)
     )
-    # A cache entry may have expired: it makes a target cheaper than others, but never cheap enough for a limit.
+    # A prompt cache may have expired. It makes a target cheaper than others, but never cheap enough for a limit.
     cold = replace(requirements, warm="") if requirements.warm and cost_of is not None else requirements
     able: list[Candidate] = []
     looked_at: list[Candidate] = []
@@ -264,8 +264,8 @@ def _looked_at(
 def _single_target(
     summary: RouteSummary, looked_at: list[Candidate], requirements: Requirements, inputs: PlanInputs
 ) -> tuple[Ranked, Why]:
-    """The one target for stored input of unknown owner: where the conversation is, else the first, of the client's own
-    family if there is one. Its health does not matter: no other target has the input."""
+    """The one target for stored input of unknown owner: the conversation's, otherwise the first, if possible of the
+    client's own protocol. Its health does not matter, because no other target has the input."""
     able = [candidate for candidate in looked_at if candidate.left_out is None or candidate.left_out is Filter.COOLDOWN]
     if not able:
         return Ranked((), tuple(looked_at)), Why.NO_TARGET
@@ -299,7 +299,7 @@ def _choose_in_cooldown(looked_at: list[Candidate], turn: int) -> tuple[Ranked, 
 def _ordered(
     summary: RouteSummary, able: list[Candidate], requirements: Requirements, turn: int, draws: RandomDraws
 ) -> tuple[list[Candidate], Why]:
-    """By policy, healthy targets before the others."""
+    """Order by policy, healthy targets first."""
     order = _flat if summary.flat else _nested
     for candidate in able:
         if candidate.deprioritized is not None:
@@ -309,7 +309,7 @@ def _ordered(
     groups: dict[int, list[Candidate]] = {}
     for candidate in able:
         groups.setdefault(_depth(candidate), []).append(candidate)
-    # The first group decides why it leads.
+    # The first group determines why the first target leads.
     parts = [order(summary.tree, groups[depth], requirements, turn, draws) for depth in sorted(groups)]
     return [candidate for part, _ in parts for candidate in part], parts[0][1]
 
@@ -317,7 +317,7 @@ def _ordered(
 def _flat(
     node: PolicyNode, able: list[Candidate], requirements: Requirements, turn: int, draws: RandomDraws
 ) -> tuple[list[Candidate], Why]:
-    """The order of targets that one policy has in hand."""
+    """The order of targets under one policy."""
     policy = node.policy
     if policy.rank is not None:
         return policy.rank(able, requirements, draws)
@@ -331,7 +331,7 @@ def _flat(
 def _nested(
     node: PolicyNode, able: list[Candidate], requirements: Requirements, turn: int, draws: RandomDraws
 ) -> tuple[list[Candidate], Why]:
-    """The order of routes within routes."""
+    """The order of nested routes."""
     ordered, why = _below(node, {candidate.place: candidate for candidate in able}, requirements, turn, draws)
     # A target of several routes is called at its first position.
     return list({candidate.place: candidate for candidate in ordered}.values()), why
@@ -370,7 +370,8 @@ def _has_available(member: int | PolicyNode, able: Mapping[int, Candidate]) -> b
 
 
 def _may_stay(candidate: Candidate, able: list[Candidate]) -> bool:
-    """Whether a conversation stays: not during a cooldown; in SUSPECT or SLOW_START if no other ranks higher."""
+    """Whether a conversation keeps its target: not in COOLDOWN; in SUSPECT or SLOW_START if no other target ranks
+    higher."""
     if candidate.health.level in (HealthLevel.COOLDOWN, HealthLevel.PROBING):
         return False
     if candidate.deprioritized in (Deprioritized.SUSPECT, Deprioritized.SLOW_START):

@@ -1,5 +1,4 @@
-"""Plan inputs: everything that a plan depends on, as arguments: health, speed, prices, the conversation, random
-numbers."""
+"""Plan inputs: everything that a plan depends on, as arguments: health, speed, prices, affinity, random numbers."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ EXPLORATION_RATE = 0.05
 
 
 class Affinity(Struct, frozen=True, gc=False):
-    """Where a conversation is: target id, digest of the provider's key, and the rules that led there. Texts alone,
-    because entries are many and long-lived, and the garbage collector skips texts."""
+    """The target ID of a conversation, the digest of the provider's key, and the rules that led there. Strings only:
+    there are many long-lived entries, and the garbage collector skips strings."""
 
     target: str
     key: str = ""
@@ -31,21 +30,19 @@ class Affinity(Struct, frozen=True, gc=False):
 
 
 class PlanInputs(Struct, frozen=True):
-    """The inputs at one moment; by default all targets are healthy and free, of unknown price and speed. Most fields
-    are per route, in the order of its targets, and usually empty."""
+    """The inputs at one moment. By default all targets are healthy and free, with unknown price and speed. Sequences
+    are in the order of a route's targets."""
 
     now: float = 0.0
-    # Where the conversation is, if it is anywhere.
     affinity: Affinity | None = None
     # The number of earlier requests of the route.
     turn: int = 0
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
-        """The health of the targets."""
         return summary.all_healthy
 
     def busy(self, summary: RouteSummary) -> Container[str]:
-        """The names of providers that have no slot for one more call."""
+        """The names of providers without a free slot."""
         return ()
 
     def windows(self, summary: RouteSummary) -> Sequence[int | None]:
@@ -53,7 +50,7 @@ class PlanInputs(Struct, frozen=True):
         return [None] * len(summary.leaves)
 
     def speeds(self, summary: RouteSummary, size: int) -> Sequence[Speed | None]:
-        """The speeds of the targets for requests of about this many bytes; None is unknown."""
+        """The speeds of the targets for requests of this size in bytes; None is unknown."""
         return [None] * len(summary.leaves)
 
     def cost(self, target: Target, requirements: Requirements) -> int | None:
@@ -61,7 +58,7 @@ class PlanInputs(Struct, frozen=True):
         return None
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
-        """Whether all targets are healthy and free, and have room for this many bytes of text."""
+        """Whether all targets are healthy, free, and large enough for this many bytes of text."""
         if self.busy(summary):
             return False
         for window in self.windows(summary):
@@ -71,16 +68,15 @@ class PlanInputs(Struct, frozen=True):
         return health_states is summary.all_healthy or health_states.count(HEALTHY) == len(health_states)
 
     def has_doubts(self, summary: RouteSummary, size: int, but: int) -> bool:
-        """Whether the speed of any target, but that at one index, may have changed, for requests of about this many
-        bytes."""
+        """Whether the speed of a target other than index `but` may have changed, for requests of this size in bytes."""
         return any(
             speed is not None and speed.in_doubt and index != but
             for index, speed in enumerate(self.speeds(summary, size))
         )
 
     def soonest(self, summary: RouteSummary, size: int, output: int) -> int:
-        """The index of the target with the shortest expected time for this many tokens; an unknown one, if no other is
-        known."""
+        """The index of the target with the shortest expected time for this many output tokens. If none was measured, an
+        unknown one."""
         speeds = self.speeds(summary, size)
         measured = [speed is not None and speed.samples > 0 for speed in speeds]
         times = [
@@ -92,10 +88,10 @@ class PlanInputs(Struct, frozen=True):
 
 
 class RandomDraws(Struct, frozen=True):
-    """Chance, each throw a number from 0 up to, but not including, 1."""
+    """Random numbers, each from 0 up to, but not including, 1."""
 
     weight: float = 0.0
     explore: float = 0.5
     slow_start: float = 0.0
-    # The share of requests for which a learning policy calls the least-known target first.
+    # The part of requests for which a learning policy calls the least-known target first.
     exploration_rate: float = EXPLORATION_RATE

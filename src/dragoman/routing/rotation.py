@@ -1,5 +1,5 @@
-"""Rotation: the keys of one provider take turns; a key in cooldown is skipped. After a reload, a rotation continues the
-turns of the former one, which still serves running requests."""
+"""Key rotation: the keys of one provider are used in turn, except keys in cooldown. After a reload, a rotation
+continues the turns of the former one, which still serves running requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def digest_of(key: str) -> str:
 
 
 class Rotation:
-    """The turns of a provider's keys; `clock` is monotonic, and `health` has the keys' cooldowns."""
+    """The turns of a provider's keys. `clock` is monotonic, and `health` has the keys' cooldowns."""
 
     __slots__ = ("_clock", "_digests", "_health", "_keys", "_position", "_provider", "count")
 
@@ -31,19 +31,17 @@ class Rotation:
         self._provider = provider
         self._keys = keys
         self._health = health
-        # The number of keys.
         self.count = len(keys)
         self._digests = {key: digest_of(key) for key in keys}
         self._clock = clock
         self._position = 0 if former is None else _position_of(former._next_in_turn(), keys)
 
     def digest(self, key: str) -> str:
-        """The digest of one of the keys."""
         return self._digests.get(key) or digest_of(key)
 
     def next(self, *, preferred: str = "", model: str = ANY_MODEL, without: Collection[str] = ()) -> str | None:
-        """The next key in turn that is not in cooldown, else the one whose cooldown ends first; None without keys. The
-        key `preferred` (a digest) goes first unless in cooldown; no request uses a key twice: see `without`."""
+        """The next key that is not in cooldown, otherwise the one whose cooldown ends first; None without keys. The key
+        with digest `preferred` goes first unless in cooldown. A request passes used keys as `without`."""
         keys = self._keys
         if not keys:
             return None
@@ -54,7 +52,7 @@ class Rotation:
         return self._fit(preferred, model, without)
 
     def _fit(self, preferred: str, model: str, without: Collection[str]) -> str | None:
-        """The same where a key is in cooldown, preferred or used before."""
+        """The next key if one is in cooldown, preferred or used before."""
         keys, now = self._keys, self._clock()
         self._health.forget_keys(now)
         if preferred:
@@ -82,13 +80,13 @@ class Rotation:
         kind: AttemptOutcome | None = None,
         hint: float | None = None,
     ) -> None:
-        """Put a key into cooldown, for one model or for all; `hint` are the seconds that the provider stated."""
+        """Put a key into cooldown, for one model or for all. `hint` are the seconds that the provider stated."""
         if key in self._digests:
             now = self._clock()
             self._health.cool_key(self._provider, self._digests[key], model, now + seconds, now, kind, hint or 0.0)
 
     def active_cooldowns(self) -> list[tuple[int, HealthReport]]:
-        """The cooldowns of the keys, each with the place of its key, from 0."""
+        """The cooldowns of the keys, each with the position of its key, from 0."""
         places, now = {self._digests[key]: place for place, key in enumerate(self._keys)}, self._clock()
         active = [
             (place, report)
@@ -101,7 +99,7 @@ class Rotation:
         return self._health.key_until(self._provider, self._digests[key], model)
 
     def _next_in_turn(self) -> tuple[str, ...]:
-        """All keys, beginning with the next one in turn."""
+        """All keys, the next one first."""
         return self._keys[self._position :] + self._keys[: self._position]
 
     def _take(self, position: int) -> str:

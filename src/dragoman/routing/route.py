@@ -14,12 +14,12 @@ from dragoman.routing.policies import POLICIES
 from dragoman.routing.route_summary import RouteSummary, summarize_route
 from dragoman.routing.target import Target
 
-# The policy of a line that names none.
+# The default policy of a route.
 FALLBACK = "fallback"
 
 
 class RuleCondition(Struct, frozen=True, kw_only=True):
-    """Conditions of a rule; all must hold. None and "" mean no condition."""
+    """Conditions of a rule, all of which must hold. None and "" mean no condition."""
 
     # The estimated input, with the stored history that the request references, exceeds this number of tokens.
     input_tokens_over: int | None = None
@@ -42,14 +42,14 @@ class RuleCondition(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
-    """The members that replace the route's own ones for a matching request."""
+    """The members that replace the route's own for a matching request."""
 
     when: RuleCondition
     to: Route
 
     @cached_property
     def digest(self) -> str:
-        """The route's name in affinities: the same at every position, and another one after a change of the route."""
+        """The rule's ID in affinities. It is the same at every position, and changes with the rule."""
         content = "\n".join([repr(self.when), *(target.id for target in self.to.targets)])
         return blake2s(content.encode(), digest_size=8).hexdigest()
 
@@ -63,17 +63,17 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     weights: tuple[int, ...] = ()
     rules: tuple[RoutingRule, ...] = ()
     strict: Strict = False
-    # Whether a conversation stays where it is.
+    # Whether conversations have affinity.
     sticky: bool = True
     # Retries on the same target before the next one.
     retries: int = 0
-    # The limit for the first content, in seconds.
+    # The timeout of the first content, in seconds.
     first_byte: float | None = None
     # The maximum estimated cost of a request, in nano-dollars.
     max_cost: int | None = None
     # Whether another target is called if one refuses the content.
     fallback_on_refusal: bool = False
-    # Targets that it names and that are not there, as `provider/model`.
+    # Targets in the configuration whose provider is missing, as `provider/model`.
     absent: tuple[str, ...] = ()
 
     @cached_property
@@ -86,14 +86,14 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def missed(self) -> tuple[str, ...]:
-        """All targets that would be among its own if they were there, each once, those of rules included."""
+        """All missing targets, each once, including those of rules."""
         routes = [member for member in self.members if isinstance(member, Route)]
         routes += [rule.to for rule in self.rules]
         return tuple(dict.fromkeys((*self.absent, *(name for route in routes for name in route.missed))))
 
     @cached_property
     def only(self) -> Target | None:
-        """The one target of a route that has no choice."""
+        """The single target of a route without a choice."""
         if len(self.members) != 1 or self.rules or self.max_cost is not None:
             return None
         first = self.members[0]
@@ -101,16 +101,16 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def common_protocol(self) -> str:
-        """The protocol of all its targets; "" if there are several."""
+        """The protocol of all its targets, or "" if they have several."""
         protocols = {target.endpoint.protocol for target in self.targets}
         return protocols.pop() if len(protocols) == 1 else ""
 
     @cached_property
     def required_features(self) -> tuple[RequiredFeatures, RequiredFeatures]:
-        """The features that it always needs: without any affinity, and with one."""
+        """The features that it needs of every request: without affinity, and with one."""
         summary = self.summary
         request_features = summary.denies or summary.prices or self.ruled
-        # As written, the first target is where a conversation is, unless it was moved or its key may be another.
+        # If the order is fixed, the first target has the affinity, unless the conversation moved or the key may differ.
         moves = summary.keys or self.ruled or not summary.policy.as_written
         return (
             RequiredFeatures(request_features, summary.follows and moves, summary.losses),
@@ -119,19 +119,18 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def leads(self) -> bool:
-        """Whether the first target of most requests is known without a plan while all targets are healthy, free and
-        large enough: nothing of a request matters but its conversation."""
+        """Whether most requests need no plan while all targets are healthy, free and large enough, because only the
+        conversation decides."""
         summary = self.summary
         return not (self.ruled or summary.weighs) and (summary.leader is not None or summary.soonest)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether it has only targets of its own."""
         return not self.rules and all(isinstance(member, Target) for member in self.members)
 
     @cached_property
     def ruled(self) -> bool:
-        """Whether it, or a route in it, has rules."""
+        """Whether it, or a nested route, has rules."""
         return bool(self.rules) or any(isinstance(member, Route) and member.ruled for member in self.members)
 
     @cached_property
@@ -143,28 +142,28 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def priced(self) -> bool:
-        """Whether cost may decide anything, in it or in any nested route."""
+        """Whether cost may decide, in it or in a nested route."""
         inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
         return POLICIES[self.policy].prices or self.max_cost is not None or any(route.priced for route in inner)
 
     @cached_property
     def timed(self) -> bool:
-        """Whether the speed of targets may decide anything, in it or in any nested route."""
+        """Whether speed may decide, in it or in a nested route."""
         inner = [member for member in (*self.members, *(rule.to for rule in self.rules)) if isinstance(member, Route)]
         return POLICIES[self.policy].speed or any(route.timed for route in inner)
 
     @cached_property
     def summary(self) -> RouteSummary:
-        """The route's properties for plans, without its rules; computed once."""
+        """The route's properties for plans, without its rules."""
         return summarize_route(self)
 
     @cached_property
     def decided(self) -> dict[tuple[int, ...], tuple[Route, str, str]]:
-        """The routes without rules that its rules made of it so far, by the choices that were made; see `decide`."""
+        """Cached routes after the application of rules, by the choices of rules; see `decide`."""
         return {}
 
     def around(self, target: Target) -> Route:
-        """The innermost route of a target: its retries, timeouts and `fallback_on_refusal` apply."""
+        """The innermost route of a target. Its retries, timeouts and `fallback_on_refusal` apply."""
         for member in (*self.members, *(rule.to for rule in self.rules)):
             if isinstance(member, Target):
                 if member.id == target.id:

@@ -1,5 +1,5 @@
-"""Route summary: the properties of a route for plans that no request changes, computed once. `leaves` are all targets,
-each once, with what their routes require; `tree` states which policy orders which leaves and subtrees."""
+"""Route summary: the properties of a route that no request changes, computed once. `leaves` are all targets, each once,
+with the limits of their routes. `tree` states which policy orders which leaves and subtrees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.routing.target import Target
 if TYPE_CHECKING:
     from dragoman.routing.route import Route
 
-# Weights are compared as floats; more than this is as much.
+# Larger weights are cut off, because weights are compared as floats.
 _MAX_WEIGHT = 2.0**53
 
 # A target, its position, the maximum cost of a request there, and whether it may have affinity.
@@ -23,7 +23,7 @@ Leaf: TypeAlias = tuple[int, Target, int | None, bool]
 
 
 class PolicyNode(Struct, frozen=True):
-    """Members in the hands of one policy: leaves by their places, or other nodes."""
+    """Members under one policy: leaves by their positions, or other nodes."""
 
     policy: Policy
     members: tuple[int | PolicyNode, ...]
@@ -33,42 +33,42 @@ class PolicyNode(Struct, frozen=True):
 class RouteSummary(Struct, frozen=True, kw_only=True):
     """A route without its rules, as a plan reads it."""
 
-    # The policy that chooses: of a route that is nothing but another one, the other one's.
+    # The policy that decides. A route with only one nested route has the policy of that.
     policy: Policy
     leaves: tuple[Leaf, ...]
-    # The first as written; a rule may have no targets.
+    # The first target in the configuration; a rule may have none.
     written: Target | None
     tree: PolicyNode
-    # Places by the ids of their targets, the ids, the names of all providers, and both as `Health` knows them.
+    # Positions by target ID, the IDs, the names of all providers, and both as `Health` knows them.
     places: dict[str, int]
     ids: tuple[str, ...]
     providers: tuple[str, ...]
     subjects: tuple[str, ...]
-    # Whether it has no nested route, and the first target of every healthy plan, if that is constant.
+    # Whether it has no nested route; and the first target of every healthy plan, if that is constant.
     flat: bool
     leader: Target | None
-    # Whether the first target of a healthy plan is the one whose response is expected first.
+    # Whether the first target of a healthy plan is the one with the shortest expected time.
     soonest: bool
-    # What any policy, or a limit, needs.
+    # The metadata that any policy or limit needs.
     prices: bool
     speed: bool
     losses: bool
-    # Whether any target cannot do something, whether any may lose nothing, and whether a conversation stays with any.
+    # Whether any target lacks a capability, is strict, or may have affinity.
     denies: bool
     strict: bool
     sticky: bool
-    # Whether it matters where a conversation is: for it stays there, or for the price with its cache.
+    # Whether the affinity matters: for the order, or for the price with a prompt cache.
     follows: bool
-    # Whether the keys of any take turns.
+    # Whether any target has several keys.
     keys: bool
-    # Whether each target has to be looked at, whatever the day.
+    # Whether every target must be examined, even if all are healthy.
     weighs: bool
-    # The health of all while no failure is recorded.
+    # The health states while no failure is recorded.
     all_healthy: tuple[HealthState, ...]
 
 
 def summarize_route(route: Route) -> RouteSummary:
-    """The outline of a route, whose rules are decided on elsewhere."""
+    """Summarize a route without its rules."""
     leaves: dict[str, Leaf] = {}
     policies: list[Policy] = []
     tree = _node(route, None, True, leaves, policies)

@@ -1,5 +1,5 @@
-"""Rule matching: which rules of a route replace its members for a request. In each route the first match decides. A
-conversation keeps its rule, whether it still matches or not; without one, a rule may apply once."""
+"""Rule matching: selects the rules that replace a route's members for a request. In each route the first match decides.
+A conversation keeps its rule even if that no longer matches."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import FALLBACK, Route, RuleCondition
 from dragoman.sessions.classes import is_of
 
-# Maximum cached choices of one route; its rules allow at most so many.
+# Maximum cached choices of one route.
 _REMEMBERED = 256
 _NONE = -1
-# The prefix of a rule's digest, where a position among the rules may stand as well.
+# The prefix of a rule's digest in affinities, which may also contain positions.
 _DIGEST_PREFIX = "="
 _NOTHING: frozenset[str] = frozenset()
 
 
 def decide(route: Route, requirements: Requirements, affinity: Affinity | None) -> tuple[Route, str, str]:
-    """The route without rules for this request, and its rules by position, to show, and by digest, for affinity."""
+    """The route without rules for this request, and the applied rules: by position for display, by digest for
+    affinity."""
     held = frozenset(affinity.rule.split("\n")) if affinity is not None and affinity.rule else _NOTHING
     choices: list[int] = []
     _choose(route, requirements, held, choices)
@@ -55,7 +56,7 @@ def fits(when: RuleCondition, requirements: Requirements) -> bool:
 
 
 def _choose(route: Route, requirements: Requirements, held: frozenset[str], choices: list[int]) -> None:
-    """Note, for each route that is met and has rules, the one that decides."""
+    """Append the choice of each visited route that has rules."""
     if route.rules:
         choice = _held_rule(route, held) if held else _NONE
         if choice == _NONE:
@@ -70,7 +71,7 @@ def _choose(route: Route, requirements: Requirements, held: frozenset[str], choi
 
 
 def _without_rules(route: Route, choice: Callable[[], int], names: list[tuple[str, str]]) -> Route:
-    """The same walk, with the choices at hand."""
+    """Apply the choices in the same order."""
     if route.rules and (index := choice()) != _NONE:
         names.append((f"{route.name}#{index}", _digest_id(route, index)))
         to = _without_rules(route.rules[index].to, choice, names)

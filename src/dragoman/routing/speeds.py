@@ -1,7 +1,7 @@
 """Speeds of targets as decaying averages, for small and large requests (decision 25). Only responses are measured;
 failures lower the success rate. A sample's weight halves after twenty others, or ten minutes. Streams give time to
-first content and rate, full responses their duration, used where no stream was seen. An outlier raises doubt, so that
-the next request looks again (`fastest`); after a third in one direction the averages start anew."""
+first content and rate. Full responses give their duration, which is used if no stream was measured. After an outlier
+the next request checks again (`fastest`). After a third in one direction the averages start anew."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from math import inf
 
 from dragoman.routing.speed import STALE, USUAL_RATE, Speed, needed
 
-# Bytes from which a request is a large one.
+# The minimum size of a large request, in bytes.
 LARGE = 16 * 1024
 # The remaining weight of a sample after another one, and its half-life in seconds.
 _STEP = 0.5 ** (1 / 20)
 HALF_LIFE = 600.0
 # A smaller weight counts as never measured.
 _LEAST = 1e-6
-# Real times and token counts stay below it.
+# Larger times and token counts are ignored.
 _LIMIT = 1e9
-# By which factor a sample is far from the averages, by how many seconds at least, and how many of them are a change.
+# An outlier differs from the averages by this factor, and by at least `_APART` seconds. The last value is the number of
+# outliers after which the averages start anew.
 FAR = 2.0
 _APART = 0.05
 _CHANGE = 3
-# Model names may come from clients, if a route has `provider/*`.
+# Clients may choose model names if a route has `provider/*`.
 MAX_TARGETS = 4096
 
 
 class _Averages:
-    """Sums of one target, each sample with its weight."""
+    """Weighted sums of one target."""
 
     __slots__ = (
         "attempts",
@@ -51,7 +52,7 @@ class _Averages:
     def __init__(self, now: float) -> None:
         self.last = now
         self.samples = 0
-        # Number of samples in a row that were far from the averages: above 0 slower ones, below 0 faster ones.
+        # The number of consecutive outliers: positive for slower ones, negative for faster ones.
         self.far = 0
         self.in_doubt = False
         # Weights of all attempts, failures and streams.
@@ -65,7 +66,7 @@ class _Averages:
         self.needed = 0.0
 
     def fade(self, now: float) -> None:
-        """Let all earlier samples count for less, and count an attempt."""
+        """Reduce the weight of all earlier samples, and count an attempt."""
         passed = now - self.last
         self.last = now
         left = _STEP if passed <= 0 else _STEP * 0.5 ** (passed / HALF_LIFE)
@@ -85,15 +86,14 @@ class _Averages:
         self.output = -1
 
     def add(self, seconds: float, tokens: float, first: float | None) -> None:
-        """Add an answer."""
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
         if first is None:
             if measured:
-                # Samples of another kind than the averages say nothing about them.
+                # Streams and full responses are not comparable.
                 if self.samples and not self.streams:
                     rate = self.full_tokens / self.full_seconds if self.full_seconds else 0.0
                     expected = tokens / (rate or USUAL_RATE)
-                    # Most samples are near.
+                    # The fast path for most samples.
                     if self.far or not expected / FAR < seconds < expected * FAR:
                         self._compare(seconds, expected)
                 self.samples += 1
@@ -113,7 +113,7 @@ class _Averages:
                 self.seconds += seconds
 
     def _compare(self, duration: float, expected: float) -> None:
-        """Doubt the averages, if a sample is far from them, and begin anew if several were, on the same side."""
+        """Count an outlier, and start anew after several on the same side."""
         if expected / FAR < duration < expected * FAR or expected - _APART < duration < expected + _APART:
             self.far, self.in_doubt = 0, False
             return
@@ -124,7 +124,6 @@ class _Averages:
             self.streams = self.first = self.tokens = self.seconds = self.full_tokens = self.full_seconds = 0.0
 
     def speed(self, now: float, *, in_doubt: bool) -> Speed:
-        """The resulting speed."""
         first, rate = self._pace()
         age = max(now - self.last, 0.0)
         return Speed(
@@ -137,7 +136,7 @@ class _Averages:
         )
 
     def work_out(self, output: int) -> bool:
-        """Compute the seconds for this many tokens, cached until the next sample; False if nothing was measured."""
+        """Cache the seconds for this many tokens. False if nothing was measured."""
         if not self.samples:
             return False
         first, rate = self._pace()
@@ -145,7 +144,7 @@ class _Averages:
         return True
 
     def _pace(self) -> tuple[float, float]:
-        """The seconds to the first content, and the tokens in a second after it."""
+        """The seconds to the first content, and the tokens per second after it."""
         if self.streams > 0.0:
             first, tokens, seconds = self.first / self.streams, self.tokens, self.seconds
         else:
@@ -153,27 +152,25 @@ class _Averages:
         return first, tokens / seconds if seconds > 0.0 else 0.0
 
     def success_rate(self, age: float) -> float:
-        """Which part of the attempts was answered, as of this many seconds after the last one."""
-        # One success is assumed: old failures fade, and no target has a success rate of zero.
+        """The success rate, `age` seconds after the last attempt."""
+        # One success is assumed, so that old failures fade and no rate is zero.
         left: float = 0.5 ** (age / HALF_LIFE)
         return ((self.attempts - self.failures) * left + 1.0) / (self.attempts * left + 1.0)
 
 
 class Speeds:
-    """How fast targets are. Times are in seconds of a clock that only grows."""
-
     def __init__(self, max_targets: int = MAX_TARGETS) -> None:
-        # The averages of small requests, and of large ones, in the order of their last samples.
+        # The averages of small requests, and of large ones, sorted by the last sample.
         self._averages: tuple[OrderedDict[str, _Averages], OrderedDict[str, _Averages]] = (OrderedDict(), OrderedDict())
         self._max_targets = max_targets
-        # Those whose averages are in doubt, of small or of large requests.
+        # Targets whose averages are in doubt, for small or large requests.
         self._doubted: set[tuple[str, bool]] = set()
 
     def record_response(
         self, target: str, size: int, now: float, seconds: float, tokens: float, first: float | None = None
     ) -> None:
-        """Record a response to a request of this size; `first` is when a stream's content began. `seconds` leave out
-        time spent waiting for the client; impossible values are ignored."""
+        """Record a response to a request of this size. `first` is the time of a stream's first content. `seconds`
+        exclude the time spent waiting for the client. Impossible values are ignored."""
         large = size >= LARGE
         averages = self._averages[large].get(target)
         if averages is None:
@@ -188,7 +185,7 @@ class Speeds:
             self._doubted.discard((target, large))
 
     def record_failure(self, target: str, size: int, now: float) -> None:
-        """Note a failure of the target's own."""
+        """Record a failure caused by the target."""
         large = size >= LARGE
         averages = self._averages[large].get(target) or self._begin(target, large, now)
         self._averages[large].move_to_end(target)
@@ -196,11 +193,10 @@ class Speeds:
         averages.failures += 1.0
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
-        """How fast a target is for requests of about this size; None if nothing was measured."""
+        """The speed of a target for requests of this size, or None."""
         return self.speeds((target,), size, now)[0]
 
     def speeds(self, targets: Iterable[str], size: int, now: float) -> list[Speed | None]:
-        """The same of several targets."""
         by_target = self._averages[size >= LARGE]
         return [
             None
@@ -210,17 +206,17 @@ class Speeds:
         ]
 
     def has_doubts(self, targets: Iterable[str], size: int, but: str = "") -> bool:
-        """Whether the speed of any of these, but one, may have changed."""
+        """Whether the speed of a target other than `but` may have changed."""
         large = size >= LARGE
         return bool(self._doubted) and any((target, large) in self._doubted for target in targets if target != but)
 
     def explore(self, target: str, size: int) -> None:
-        """Know that a request looks again at a target: no other one need do so before it is answered."""
+        """Record that a request checks a target, so that no other request has to."""
         self._doubted.discard((target, size >= LARGE))
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
-        """The index of the target with the shortest expected time for this many tokens; an unknown one, if no other is
-        known."""
+        """The index of the target with the shortest expected time for this many tokens. If none was measured, an
+        unknown one."""
         place, least, unknown = -1, inf, -1
         for index, averages in enumerate(map(self._averages[size >= LARGE].get, targets)):
             if averages is None or (averages.output != output and not averages.work_out(output)):
@@ -239,7 +235,6 @@ class Speeds:
         return place if place >= 0 else max(unknown, 0)
 
     def _begin(self, target: str, large: bool, now: float) -> _Averages:
-        """The averages of a new target; the latest is last."""
         if len(self._averages[0]) + len(self._averages[1]) >= self._max_targets:
             self._make_room()
         averages = self._averages[large][target] = _Averages(now)

@@ -16,16 +16,14 @@ from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):
-    """The target of a request. `stored_here` means that the gateway stores its responses, whether or not the provider
-    could."""
+    """A target. `stored_here` means that the gateway stores its responses, even if the provider could."""
 
     provider: Provider
     endpoint: Endpoint
     model: str
     strict: Strict
     stored_here: bool = False
-    # The key for health, prices and affinities, and the model's name as responses and logs may show it; they follow
-    # from the rest.
+    # The key for health, prices and affinities, and the model's name for responses and logs. Both are derived.
     id: str = ""
     printable_model: str = ""
 
@@ -35,12 +33,11 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def codec(self) -> Codec:
-        """The codec of its protocol."""
         return codec_of(self.endpoint.protocol)
 
     @cached_property
     def denies(self) -> frozenset[str]:
-        """The signs of requests that it is known not to take."""
+        """The request features that it does not support."""
         capabilities = self.capabilities
         able = {
             "tools": capabilities.tool_limit != 0,
@@ -58,17 +55,16 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def stores_at_provider(self) -> bool:
-        """Whether ids of stored responses are the provider's to know."""
+        """Whether the provider, not the gateway, resolves the IDs of stored responses."""
         return self.can_store and not self.stored_here
 
     @cached_property
     def bills_requested_tier(self) -> bool:
-        """Whether a response is billed by the requested tier, whatever tier it reports."""
+        """Whether a response is billed by the requested tier instead of the reported one."""
         return self.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER
 
     @cached_property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the model."""
         return capabilities_of(
             self.endpoint.protocol, self.model, self.provider.vendor_or_name, self.provider.capabilities
         )

@@ -1,4 +1,5 @@
-"""Policies: each ranks the targets of a route; one file and one line here for each, named as in the configuration."""
+"""Routing policies: each ranks the targets of a route. Each has one file, and one line here with its configured
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Cheapest: by the estimated cost of this request; targets without a price come last, because unknown is not free."""
+"""Cheapest policy: by the estimated cost of this request. Targets without a price come last, because unknown is not
+free."""
 
 from __future__ import annotations
 
@@ -9,12 +10,11 @@ from dragoman.routing.policies.policy import Policy
 
 
 def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
-    """By estimated cost."""
     return sorted(candidates, key=price), Why.POLICY
 
 
 def price(candidate: Candidate) -> tuple[bool, int]:
-    """The sort key by price, unknown ones last."""
+    """The sort key by price, unknown prices last."""
     cost = candidate.cost
     return (True, 0) if cost is None else (False, cost)
 

@@ -1,4 +1,4 @@
-"""Fallback: the members in the order in which they are written."""
+"""Fallback policy: the members in the order of the configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dragoman.routing.policies.policy import Policy
 
 
 def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
-    """As written."""
     return range(len(weights))
 
 

@@ -1,5 +1,5 @@
-"""Fastest: order by the expected time of a response of usual length. The time is divided by the success rate, because
-only responses are measured, and grows with the age of a sample. Targets of unknown speed go last; they, and the one
+"""Fastest policy: by the expected time of a response of usual length. The time is divided by the success rate, because
+only responses are measured, and grows with the age of a sample. Targets of unknown speed go last. They, and the one
 measured longest ago, lead now and then. After an unexpected duration a target leads once."""
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dragoman.routing.policies.policy import Policy
 
 
 def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
-    """By expected time, with a little exploration."""
     output = requirements.expected_output
     keyed = []
     for place, candidate in enumerate(candidates):
@@ -34,7 +33,8 @@ def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomD
 
 
 def _explored(ranked: list[Candidate], draws: RandomDraws) -> Candidate:
-    """The candidate that leads: one whose figures are in doubt at once, the stalest now and then, else the fastest."""
+    """The candidate that leads: at once one whose figures are in doubt, now and then the stalest, otherwise the
+    fastest."""
     if draws.exploration_rate:
         for candidate in ranked:
             if candidate.speed is not None and candidate.speed.in_doubt:

@@ -1,4 +1,4 @@
-"""Least-loss: by how much of this request its translation would lose; where that is equal, by price."""
+"""Least-loss policy: by the losses of this request's translation, then by price."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.routing.policies.policy import Policy
 
 
 def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
-    """By losses; targets with unknown losses come last."""
+    """By losses. Targets with unknown losses come last."""
     return sorted(candidates, key=_losses), Why.POLICY
 
 

@@ -1,4 +1,4 @@
-"""Round-robin: each request begins with the member after the one that the last request began with."""
+"""Round-robin policy: each request begins with the member after the first one of the last request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dragoman.routing.policies.policy import Policy
 
 
 def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
-    """From the one whose turn it is, around to the one before it."""
     count = len(weights)
     first = turn % count if count else 0
     return [*range(first, count), *range(first)]

@@ -1,5 +1,5 @@
-"""Weighted: random order in proportion to weights. One random number decides the whole order: its remainder after each
-choice is as uniform, so a target that fails is replaced by the others in proportion to their weights."""
+"""Weighted policy: random order in proportion to weights. One random number decides the order: its remainder after each
+choice is uniform again. The others replace a failed target in proportion to their weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BELOW_ONE = 1 - 2**-53
 
 
 def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
-    """Drawn by weight; those without any come last, as written."""
+    """Draw by weight. Members with weight 0 come last, in the order of the configuration."""
     left = [index for index, weight in enumerate(weights) if weight > 0]
     idle = [index for index, weight in enumerate(weights) if weight <= 0]
     drawn = []
@@ -22,7 +22,7 @@ def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
             if point < weight:
                 break
             point -= weight
-        # After the last one the point lies behind all of them only by rounding.
+        # Only rounding moves the point beyond the last member.
         draw = min(point / weight, _BELOW_ONE)
         drawn.append(index)
         left.remove(index)
