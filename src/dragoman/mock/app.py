@@ -1,4 +1,4 @@
-"""App of the mock: checks path, credentials, body and the service's rules, and answers with a step of the script."""
+"""Mock application: checks path, credentials, body and the service's rules, and responds with a step of the script."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ from dragoman.translate import translate_failure
 from dragoman.wire.json import decode, decode_object
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-# Listed to begin with; any other name is answered too.
+# Models of the list. Any other name works, too.
 _CLAUDE = ("claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5", "claude-sonnet-4-5")
 _GPT = ("gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1")
 
 
 class _MockRequest(Struct, frozen=True, kw_only=True):
-    """One request as its handler sees it."""
-
     path: MockPath
     protocol: str
     method: str
@@ -54,7 +52,7 @@ class _MockRequest(Struct, frozen=True, kw_only=True):
 
 
 class MockApp:
-    """Answers requests; `lenient` leaves the rules of the services aside."""
+    """Serves requests. `lenient` disables the rules of the services."""
 
     def __init__(self, mint: Mint, *, lenient: bool = False, recorder: Recorder | None = None) -> None:
         self._mint = mint
@@ -96,7 +94,7 @@ class MockApp:
         content = outcome.delivery if isinstance(outcome, MockTurn) else outcome
         response = http_response(content, protocol, request_id, self._mint)
         if self._recorder is not None:
-            # Before the first byte is sent, so that the line exists when the client has its response.
+            # Logged before the first byte is sent, so that the line exists when the client has its response.
             line: JsonObject = {
                 "protocol": protocol,
                 "method": request.method,
@@ -111,7 +109,7 @@ class MockApp:
         await _send(request, response)
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
-        """The reply to what never became a request."""
+        """The response to an invalid HTTP message."""
         protocol = (resolve_path(path).protocol if path else "") or CHAT
         response = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
         return [(b"content-type", b"application/json")], response.body
@@ -137,8 +135,6 @@ class MockApp:
             size=len(raw),
         )
         return handler(mock_request)
-
-    # Handlers.
 
     def _converse(self, request: _MockRequest) -> JsonObject | MockTurn | Failure:
         full_request = self._expanded(request)
@@ -171,7 +167,7 @@ class MockApp:
         return play(question, self._memory.once)
 
     def _expanded(self, request: _MockRequest) -> JsonObject | Failure:
-        """The request with the conversation that it only refers to."""
+        """The request with the conversation that it references."""
         if request.protocol == MESSAGES:
             return threads.expanded(request.body, self._memory)
         return responses.expanded(request.body, self._memory) if request.protocol == RESPONSES else request.body
@@ -240,7 +236,7 @@ async def _send(request: ServerRequest, response: MockHttpResponse) -> None:
         request.write(piece)
         await request.drained()
     if delivery.breaks:
-        # Written data is sent first: a break comes after the text before it.
+        # Written data is sent first: the connection breaks after the text before it.
         await asyncio.sleep(0)
         request.abort()
     else:
@@ -248,7 +244,7 @@ async def _send(request: ServerRequest, response: MockHttpResponse) -> None:
 
 
 def _protocol_of(request: ServerRequest) -> str:
-    """The protocol of a path that all have."""
+    """The protocol of a path that all protocols share."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES
     if request.header(b"x-api-key") is not None and request.header(b"authorization") is None:
@@ -257,7 +253,7 @@ def _protocol_of(request: ServerRequest) -> str:
 
 
 def _credential_failure(request: ServerRequest, protocol: str) -> Failure | None:
-    """Any credential is good, but there has to be one."""
+    """The failure for missing credentials. Any credential is valid."""
     bearer = (request.header(b"authorization") or b"").lower().startswith(b"bearer ")
     if bearer or request.header(b"api-key") or (protocol == MESSAGES and request.header(b"x-api-key")):
         return None

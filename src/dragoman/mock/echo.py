@@ -1,16 +1,15 @@
-"""Echo: a provider inside the process, without key and network, that replies as a service of each protocol would.
+"""Echo: a provider inside the process, without key and network, that responds like a service of each protocol.
 
-    path                          protocols                      gives
-    /messages                     anthropic-messages             an answer, whole or streamed
-    /messages/count_tokens        anthropic-messages             a count
-    /chat/completions             openai-chat                    an answer, whole or streamed
-    /responses                    openai-responses               an answer, whole or streamed
-    /responses/input_tokens       openai-responses               a count
-    /embeddings                   openai-chat, openai-responses  vectors
-    /models, /models/{id}         all                            the table of models
+path                          protocols                      response
+/messages                     anthropic-messages             a response, full or streamed
+/messages/count_tokens        anthropic-messages             a count
+/chat/completions             openai-chat                    a response, full or streamed
+/responses                    openai-responses               a response, full or streamed
+/responses/input_tokens       openai-responses               a count
+/embeddings                   openai-chat, openai-responses  vectors
+/models, /models/{id}         all                            the list of models
 
-A path may begin with `/v1`. Everything follows from the call: the same one gets the same bytes, ids and times included.
-"""
+A path may begin with `/v1`. The same call always gets the same bytes, including IDs and times."""
 
 from __future__ import annotations
 
@@ -48,8 +47,6 @@ _LISTED = {name: f"echo/{name}: {model.description}" for name, model in ECHO_MOD
 
 
 class _EchoRequest(Struct, frozen=True, kw_only=True):
-    """One call as its handler sees it."""
-
     protocol: str
     body: bytes
     mint: Mint
@@ -80,9 +77,6 @@ def _failure(kind: FailureKind, status: int, message: str, *, param: str | None 
     return Failure(kind=kind, status=status, message=message, param=param)
 
 
-# Conversation.
-
-
 def _converse(echo_request: _EchoRequest) -> Outcome:
     request = codec_of(echo_request.protocol).decode_request(decode_object(echo_request.body))
     model = ECHO_MODELS.get(request.model)
@@ -105,7 +99,7 @@ def _converse(echo_request: _EchoRequest) -> Outcome:
 
 
 def _split(pieces: Iterable[TimedBytes]) -> Iterator[TimedBytes]:
-    """Frames one by one; JSON has no line breaks of its own, so that a blank line always ends one."""
+    """Yield frames one by one. JSON contains no line breaks, so a blank line always ends a frame."""
     for pace, frames in pieces:
         delay = pace
         for frame in frames.split(b"\n\n"):
@@ -139,9 +133,6 @@ def _objection(request: Request) -> Failure | None:
         message = f"No tool call was made under the id {call_id[:64]!r} that a result answers."
         return _failure(FailureKind.INVALID, 400, message)
     return None
-
-
-# Counting, embeddings, models.
 
 
 def _count(echo_request: _EchoRequest) -> Outcome:

@@ -1,4 +1,4 @@
-"""EchoFlight: a call to the provider inside the process, carried like one over a socket."""
+"""Echo call: an upstream call to the echo provider, with the interface of a call over a socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EMPTY = Delivery(pieces=())
 
 
 class EchoCall:
-    """One answer on its way; between any two pieces others have their turn."""
+    """One response in progress. Other tasks run between any two chunks."""
 
     def __init__(self, call: UpstreamRequest, protocol: str) -> None:
         response = respond_to(call, protocol)
@@ -25,16 +25,16 @@ class EchoCall:
         self._delivery = response.delivery
         self._going = asyncio.Event()
         self._going.set()
-        # Set by `abort` and `close`, so that no rest outlasts them.
+        # Set by `abort` and `close`, to end all delays.
         self._over = asyncio.Event()
         self._error: Exception | None = None
 
     async def head(self) -> None:
-        """Wait until the answer begins."""
+        """Wait for the start of the response."""
         await self._sleep(self._delivery.wait)
 
     async def read(self, limit: int) -> bytes:
-        """The whole body; more than `limit` bytes raise `Oversized`."""
+        """Return the full body. More than `limit` bytes raise `Oversized`."""
         pieces: list[bytes] = []
         size = 0
 
@@ -51,7 +51,7 @@ class EchoCall:
         return b"".join(pieces)
 
     def take_complete(self) -> bytes | None:
-        """The whole body if it is not streamed, handed over once; None if it must be pumped."""
+        """Return the full body of a non-streamed response, once. None if it must be pumped."""
         delivery = self._delivery
         if delivery.streamed or delivery.breaks or self._over.is_set():
             return None
@@ -59,7 +59,7 @@ class EchoCall:
         return delivery.body
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
-        """Hand the body on, one frame at a time; a call that was closed ends here without a word."""
+        """Pass the body on, one frame at a time. After `close` it returns without an error."""
         for delay, piece in self._delivery.pieces:
             await self._sleep(delay)
             while not self._going.is_set():
@@ -73,7 +73,6 @@ class EchoCall:
             raise Truncated("the answer broke off before its end")
 
     def pause(self) -> None:
-        """Pause."""
         if not self._over.is_set():
             self._going.clear()
 
@@ -81,13 +80,13 @@ class EchoCall:
         self._going.set()
 
     def abort(self, error: Exception) -> None:
-        """End the call: its waiter gets this error."""
+        """End the call. Its waiter gets this error."""
         if self._error is None:
             self._error = error
         self._stop()
 
     def close(self) -> None:
-        # An error that was raised knows the frames it went through, and those know this flight.
+        # A raised error keeps its frames alive, and these keep this call alive.
         self._error = None
         self._stop()
 

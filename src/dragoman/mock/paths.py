@@ -11,8 +11,6 @@ from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 
 
 class MockEndpointKind(Enum):
-    """The kind of a request."""
-
     CONVERSATION = "an answer"
     COUNT = "a count of tokens"
     COMPACT = "a conversation made shorter"
@@ -31,7 +29,7 @@ class MockEndpointKind(Enum):
 
 
 class MockPath(Struct, frozen=True, kw_only=True):
-    """One path: `name` is the id in it. A path of several protocols is distinguished by the headers."""
+    """One path. `name` is the ID in it. Headers distinguish the protocols that share a path."""
 
     kind: MockEndpointKind
     protocol: str = ""

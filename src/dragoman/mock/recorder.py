@@ -1,4 +1,4 @@
-"""Recorder: one line of JSON per request and response."""
+"""Recorder: writes one line of JSON per request and response."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recorder:
 
 
 def redacted_headers(headers: HeaderList) -> JsonObject:
-    """Headers by their names; several of one name are joined, credentials are cut."""
+    """Headers by name. Values of the same name are joined, credentials are redacted."""
     redacted: JsonObject = {}
     for key, value in headers:
         name, text = key.decode("latin-1"), value.decode("latin-1")

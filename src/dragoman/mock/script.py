@@ -1,16 +1,15 @@
-"""Script: the responses, written into the conversation itself, so that a prompt drives a whole run of an agent.
+"""Script: the responses, written into the conversation itself, so that a prompt controls an entire run of an agent.
 
-    any words
-    <mock>
-    think I should look first.
-    call Bash {"command": "ls"}
-    ---
-    say All done.
-    </mock>
+any words
+<mock>
+think I should look first.
+call Bash {"command": "ls"}
+---
+say All done.
+</mock>
 
-The last user message that holds a script counts. Steps are separated by `---`; as many of them are over as the
-assistant has taken turns since. A line is a keyword and its argument, which may be `<<END` and then lines up to END.
-"""
+The last user message with a script counts. Steps are separated by `---`. The number of assistant turns since then
+selects the step. A line is a keyword and its argument, which may be `<<END` and then lines up to END."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from dragoman.model.request import Message, Request, Role
 from dragoman.model.tools import FunctionTool, TextTool
 
 WORDS = frozenset({"think", "say", "call", "json", "empty", "refuse", "fail", "overflow", "break", "pause"})
-# Letters of a call's id that all calls of one turn share (see `turn`), with the prefix before them.
+# Letters of a call ID that all calls of one turn share (see `turn`), with the prefix before them.
 TURN_LETTERS = 16
 
 # The prefix of a compaction's content, before the number of turns that it replaces.
@@ -39,18 +38,18 @@ _heredoc = re.compile(r"(?:^|\s)<<([A-Za-z_][A-Za-z0-9_]*)$").search
 
 
 class ScriptLine(Struct, frozen=True):
-    """One line of a step: its word, and the rest."""
+    """One line of a step: its keyword and its argument."""
 
     word: str
     rest: str = ""
 
 
 class ScriptError(Exception):
-    """An invalid script; the message is for its author."""
+    """An invalid script. The message is for its author."""
 
 
 class ScriptStep(Struct, frozen=True, kw_only=True):
-    """The step that a request is at; `key` is unique to the conversation, `over` means that no step is left."""
+    """The current step of a request. `key` is unique to the conversation; `over` means that no step is left."""
 
     lines: tuple[ScriptLine, ...] = ()
     key: str = ""
@@ -58,7 +57,6 @@ class ScriptStep(Struct, frozen=True, kw_only=True):
 
 
 def step_of(request: Request) -> ScriptStep | None:
-    """The step of a request; None where there is no script."""
     match = _find_script(request)
     if match is None:
         return None
@@ -76,12 +74,12 @@ def turns_of(request: Request) -> int:
 
 
 def _find_script(request: Request) -> tuple[str, str, int] | None:
-    """The script that counts, the text that holds it, and the number of turns since."""
+    """The script that counts, the text that contains it, and the number of turns since."""
     for position in range(len(request.messages) - 1, -1, -1):
         message = request.messages[position]
         if message.role is not Role.USER:
             continue
-        # The part that holds it, because clients add others that change from one try to the next.
+        # Only the part with the script, because clients add parts that change between retries.
         for text in reversed([part.text for part in message.parts if isinstance(part, Text)]):
             script = script_in(text)
             if script is not None:
@@ -90,7 +88,7 @@ def _find_script(request: Request) -> tuple[str, str, int] | None:
 
 
 def script_in(text: str) -> str | None:
-    """The last script of a text, without its tags; a script may contain others, for subagents."""
+    """The last script of a text, without its tags. A script may contain others, for subagents."""
     script: str | None = None
     depth, start = 0, 0
     for tag in _tag.finditer(text):
@@ -145,7 +143,7 @@ def _lines(script: str) -> Iterator[ScriptLine]:
 
 
 def _turns(messages: tuple[Message, ...]) -> int:
-    """The number of assistant turns: runs of its messages; calls of one turn count as one in any mixture."""
+    """The number of assistant turns. Consecutive messages count once, and so do calls of one turn."""
     turns, speaking = 0, False
     turn_id = ""
     for message in messages:
@@ -154,7 +152,7 @@ def _turns(messages: tuple[Message, ...]) -> int:
             turns, speaking = _compacted(compactions[-1]), False
             continue
         if message.role is not Role.ASSISTANT:
-            # Instructions in between end no turn; user text or a tool result does.
+            # Instructions do not end a turn; user text or a tool result does.
             speaking = speaking and message.role is not Role.USER
             continue
         turn_ids = [_turn_id(part.call_id) for part in message.parts if isinstance(part, ToolCall)]
@@ -179,7 +177,7 @@ def _turn_id(call_id: str) -> str:
 
 
 def _key(request: Request, text: str, number: int) -> str:
-    """A retry has the same key; a side question of the same client, with other tools, has another."""
+    """The key of a step. A retry has the same key; a side question with other tools has another."""
     names = "\n".join([tool.name for tool in request.tools if isinstance(tool, FunctionTool | TextTool)])
     identity = "\0".join((request.origin, request.model, str(number), names, text))
     return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

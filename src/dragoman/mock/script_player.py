@@ -1,17 +1,16 @@
-"""The player of scripts: a step as the parts of a response, or as a failure.
+"""Script player: converts a step to the parts of a response, or to a failure.
 
-word                 makes
-think TEXT           reasoning, where the request leaves the model free to think
+keyword              result
+think TEXT           reasoning, if the request does not force a call
 say TEXT             text; several in a row are its lines
-call NAME ARGUMENTS  a call, where the tool is declared, else text that says so
+call NAME ARGUMENTS  a call if the tool is declared, otherwise text that reports it
 json                 a value for the output schema of the request
-empty                nothing; with other words beside it, once
-refuse TEXT          words of refusal
+empty                nothing; with other keywords beside it, once
+refuse TEXT          a refusal
 fail STATUS [TEXT]   an error of the service, once
 overflow             the error for a conversation that is too long, once
-break                an answer that is cut off in its middle, once
-pause SECONDS        a rest before the answer begins
-"""
+break                a response that breaks off in the middle, once
+pause SECONDS        a delay before the response begins"""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from dragoman.wire.json import decode, encode_text
 PREFIX = "mock-"
 _OVER = "The script has no step left."
 _MAX_PAUSE_SECONDS = 600.0
-# Each service has its own text for a full context, which agents recognise.
+# Each service has its own text for a context overflow, which agents recognise.
 _OVERFLOWS = {
     MESSAGES: "prompt is too long: 215000 tokens > 200000 maximum",
     CHAT: "This model's maximum context length is 200000 tokens. However, your messages resulted in 215000 tokens. "
@@ -55,7 +54,7 @@ class Play(Struct, frozen=True, kw_only=True):
 
 
 def play(request: Request, once: Callable[[str], bool]) -> Play:
-    """The response to a request; `once` returns whether a key is used for the first time."""
+    """The response to a request. `once` returns whether a key is used for the first time."""
     try:
         step = step_of(request)
     except ScriptError as error:
@@ -128,7 +127,7 @@ def _invalid(message: str) -> Failure:
 
 
 class _Player:
-    """One step while it becomes an answer."""
+    """The conversion of one step."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -150,8 +149,7 @@ class _Player:
                 self._parts.append(Refusal(text=line.rest or "I cannot help with that."))
 
     def parts(self) -> tuple[Part, ...]:
-        """The response. A request for JSON that has none of the tools is not the one for which the calls were
-        written."""
+        """The response. A request for JSON without any of the tools is not the one for which the calls were written."""
         if self._missed and not self._called:
             if _wants_json(self._request):
                 return _filled_in(self._request)
@@ -174,7 +172,7 @@ class _Player:
             return
         self._called += 1
         if self._called > 1 and self._request.parallel_calls is False:
-            # One call at a time was requested, and no service makes more.
+            # The request allows one call at a time.
             return
         self._parts.append(call_of(tool, _free_text(given) if isinstance(tool, TextTool) else _arguments(given)))
 
@@ -192,19 +190,18 @@ class _Player:
 
 
 def _divided(rest: str) -> tuple[str, str]:
-    """The name of a call and its arguments."""
     pieces = rest.split(maxsplit=1)
     name = pieces[0] if pieces else ""
     return name, rest[len(name) + 1 :] if len(pieces) > 1 else ""
 
 
 def _plain(name: str) -> str:
-    """A name without the differences of its spellings."""
+    """A name in a form that ignores spelling differences."""
     return "".join([letter for letter in name.lower() if letter.isalnum()])
 
 
 def _arguments(given: str) -> str:
-    """JSON for a function: as written, or the object around free text."""
+    """JSON for a function: as written, or an object around free text."""
     if not given.strip():
         return "{}"
     return given.strip() if isinstance(_value(given), dict) else encode_text({"input": given})
@@ -231,7 +228,7 @@ def _wants_json(request: Request) -> bool:
 
 
 def _is_forced(request: Request) -> bool:
-    """Whether the answer has to be a call."""
+    """Whether the response must be a call."""
     choice = request.tool_choice
     if choice is None:
         return False

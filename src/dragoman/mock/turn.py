@@ -1,12 +1,11 @@
-"""Turn: one response of the mock, as it is sent and as it is remembered, with reasoning as a service shows it.
+"""Mock turn: one response of the mock as it is sent and stored, with reasoning in the form of each service.
 
-    protocol             reasoning is shown                               signature
-    anthropic-messages   where thinking is on; its text unless omitted    `signature`, of the text and a nonce
-    openai-responses     unless effort is none; a summary if asked for    `encrypted_content`, of the text and a nonce
-    openai-chat          unless effort is none; `reasoning_content`       none
+protocol             reasoning is included                            signature
+anthropic-messages   if thinking is on; its text unless omitted       `signature`, of the text and a nonce
+openai-responses     unless effort is none; a summary if requested    `encrypted_content`, of the text and a nonce
+openai-chat          unless effort is none; `reasoning_content`       none
 
-A signature can be checked without memory, so that what one run issued is still good in the next.
-"""
+A signature is verified without stored state, so that signatures of one run are valid in the next."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ _LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response
 
 
 class MockTurn(Struct, frozen=True, kw_only=True):
-    """An answer: `body` is the whole of it, however much of that is sent."""
+    """A response. `body` is the full response, even if only a part is sent."""
 
     delivery: Delivery
     body: JsonObject
 
 
 def turn_of(play: Play, request: Request, mint: Mint) -> MockTurn | Failure:
-    """The answer that a request gets."""
+    """The response to a request."""
     if play.failure is not None:
         return play.failure
     parts = play.parts if thinks(request) else tuple(part for part in play.parts if not isinstance(part, Thinking))
@@ -59,7 +58,7 @@ def turn_of(play: Play, request: Request, mint: Mint) -> MockTurn | Failure:
 
 
 def _with_input_count(stream: Iterable[TimedBytes], response: Response) -> list[TimedBytes]:
-    """All of a stream; the Messages service has counted its input by the time it begins."""
+    """Add the input count to the first event, as the Messages service does."""
     pieces = list(stream)
     if response.origin == MESSAGES and response.usage is not None:
         delay, first = pieces[0]
@@ -81,24 +80,25 @@ def _last_response(pieces: list[TimedBytes]) -> JsonObject | None:
 
 _NONCE = 14
 _CALL_LETTERS = 8
-# Models with thinking by default, and models that show it by default (docs/internals/anthropic-messages.md §23).
+# Models with thinking by default, and models that include its text by default (docs/internals/anthropic-messages.md
+# §23).
 _THINKING_BY_DEFAULT = ("*claude*[a-z]-5", "*claude*[a-z]-5[-.@]*")
 _SHOWING_BY_DEFAULT = ("*claude-3*", "*-4-[0-6]*", "*-4.[0-6]*", "*-4-20*")
 
 
 def sign(text: str, nonce: str) -> str:
-    """The signature of a thought, the nonce at its end."""
+    """The signature of a thought, with the nonce at its end."""
     return digest_of(nonce + text).rstrip("=") + nonce
 
 
 def is_signed(text: str, signature: str) -> bool:
-    """Whether a signature belongs to a text; one of a thought that was not shown belongs to any."""
+    """Whether a signature belongs to a text. The signature of hidden thinking belongs to any text."""
     nonce = signature[-_NONCE:]
     return signature in (sign(text, nonce), sign("", nonce))
 
 
 def thinks(request: Request) -> bool:
-    """Whether the model may think before this answer."""
+    """Whether the model may think before this response."""
     reasoning = request.reasoning
     if request.origin != MESSAGES:
         return reasoning.effort != "none"
@@ -133,5 +133,5 @@ def _is_visible(request: Request) -> bool:
     if display is not None:
         return display != "omitted"
     model = request.model.lower()
-    # Servers of other models show reasoning.
+    # Servers of other models include reasoning.
     return "claude" not in model or any(fnmatchcase(model, pattern) for pattern in _SHOWING_BY_DEFAULT)

@@ -1,2 +1,2 @@
-"""Answers: what echo and the mock answer, from a request in any protocol to the bytes and headers of its response.
-Nothing here remembers, and nothing is strict."""
+"""Responses of echo and the mock: from a request in any protocol to the bytes and headers of its response. This package
+has no state and accepts every valid request."""

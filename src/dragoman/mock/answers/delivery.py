@@ -1,4 +1,4 @@
-"""Delivery: an answer as the bytes that are sent, whole or as a stream, to its end or to where it breaks."""
+"""Delivery: a response as bytes, full or streamed, complete or broken off."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from dragoman.protocols.registry import codec_of
 from dragoman.translate import translate_failure
 from dragoman.wire.json import encode
 
-# A rest in seconds, and the bytes that come after it.
+# A delay in seconds, and the bytes that follow it.
 TimedBytes: TypeAlias = tuple[float, bytes]
 
-# After how many tokens an answer ends that does not end well; a shorter one ends so before it is whole.
+# Tokens after which a broken response ends. A shorter one ends before it is complete.
 _FEW = 2
 _OVERLOADED = Failure(kind=FailureKind.OVERLOADED, status=529, message="Overloaded: you asked for it.")
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """The chunks, after `wait` seconds; `breaks` means that it breaks off. A stream has no `body`."""
+    """The chunks, after `wait` seconds. `breaks` means that it breaks off. A stream has no `body`."""
 
     pieces: Iterable[TimedBytes]
     body: bytes = b""
@@ -44,17 +44,17 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 def deliver(response: Response, request: Request, mint: Mint, *, pace: float, ending: Ending) -> Delivery | Failure:
-    """A response in the requested form; `pace` is the time that a token takes."""
+    """A response in the requested form. `pace` is the time per token."""
     if request.stream:
         pieces = _pieces(response, request, mint, pace, ending)
-        # An encoding error shows in the first chunk, while the status can still change.
+        # Computed at once, so that an encoding error can still change the status.
         return Delivery(pieces=chain([next(pieces)], pieces), streamed=True, breaks=ending is Ending.BREAKS)
     if ending is Ending.FAILS:
         return replace(_OVERLOADED, status=529 if request.origin == MESSAGES else 503)
     body = written(response, request, mint)
     if ending is Ending.BREAKS:
         return Delivery(pieces=((0.0, body[: len(body) // 2]),), body=body, breaks=True)
-    # A service generates first and answers then.
+    # Like a service, it generates first and responds then.
     wait = pace * (response.usage.output if response.usage is not None else 0)
     return at_once(body, wait)
 
@@ -68,7 +68,7 @@ def written(response: Response, request: Request, mint: Mint) -> bytes:
 
 
 def _pieces(response: Response, request: Request, mint: Mint, pace: float, ending: Ending) -> Iterator[TimedBytes]:
-    """The stream, event by event, each written when it is its turn; before the tokens there is a rest."""
+    """Yield the stream event by event, each encoded when it is due, with a delay before the tokens."""
     encoder = codec_of(request.origin).stream_encoder(translation_context(request), mint, Ledger())
     token_count = 0
     for event in events_of(response):
@@ -95,7 +95,7 @@ _LIMITS = {
     "x-ratelimit-remaining-tokens": "999000",
     "x-ratelimit-reset-tokens": "1",
 }
-# Errors that are worth another try, and when.
+# Retry delays by status, for errors that clients should retry.
 _RETRIED = {429: b"1", 503: b"1", 529: b"1"}
 
 NOWHERE = Failure(
@@ -107,15 +107,12 @@ Outcome: TypeAlias = JsonObject | Delivery | Failure
 
 
 class MockHttpResponse(Struct, frozen=True, kw_only=True):
-    """The HTTP response."""
-
     status: int
     headers: HeaderList
     delivery: Delivery
 
 
 def http_response(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
-    """The HTTP response for a client of a protocol."""
     if isinstance(outcome, Failure):
         return _failed(outcome, protocol, request_id, mint)
     delivery = outcome if isinstance(outcome, Delivery) else at_once(encode(outcome))
@@ -124,7 +121,7 @@ def http_response(outcome: Outcome, protocol: str, request_id: str, mint: Mint) 
 
 
 def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
-    """An error with its original status, even if the gateway would send another one."""
+    """An error with its original status, even where the gateway would send another one."""
     response = translate_failure(failure, target=protocol, request_id=request_id)
     headers = _headers(_JSON, protocol, request_id, mint)
     if failure.status in _RETRIED:
@@ -139,7 +136,7 @@ def _headers(form: bytes, protocol: str, request_id: str, mint: Mint) -> HeaderL
 
 
 def not_allowed(method: str) -> Failure:
-    """The response to a method that a path does not support."""
+    """The response to an unsupported method."""
     return Failure(kind=FailureKind.OTHER, status=405, message=f"Not allowed here: {method[:20]}.")
 
 

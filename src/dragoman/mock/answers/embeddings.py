@@ -1,4 +1,4 @@
-"""Embeddings: small vectors that follow from the text alone, so that other paths than conversation can be tried."""
+"""Embeddings: small vectors derived from the text, to test paths other than conversations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DIMENSIONS = 4096
 
 
 def embed(body: JsonObject) -> JsonObject:
-    """The answer to a request for embeddings."""
+    """Return the response to a request for embeddings."""
     fields = Fields(body)
     size = fields.optional_integer("dimensions") or _DIMENSIONS
     if not 1 <= size <= _MAX_DIMENSIONS:
@@ -57,7 +57,7 @@ def _inputs(fields: Fields) -> list[str | JsonList]:
 
 
 def _vector(seed: bytes, size: int) -> list[float]:
-    """A vector of length 1; single precision, so that both forms have equal numbers."""
+    """A vector of length 1, in single precision, so that both encodings have equal numbers."""
     numbers: list[float] = []
     state = seed
     while len(numbers) < size:

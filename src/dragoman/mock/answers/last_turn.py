@@ -1,4 +1,4 @@
-"""The last turn: the content of a request as far as echo needs it, with its tools and earlier thoughts."""
+"""Last turn: the part of a request that echo reads, with its tools and earlier thinking."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool, ToolChoice,
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
-    """The output of a tool, with the name of the call."""
-
     name: str
     text: str
     is_error: bool = False
 
 
 class LastTurn(Struct, frozen=True, kw_only=True):
-    """The user's last turn and its context; `thoughts` counts the returned reasoning."""
+    """The user's last turn and its context. `thoughts` counts the returned reasoning."""
 
     text: str = ""
     attachments: tuple[str, ...] = ()
@@ -62,7 +60,7 @@ def read_last_turn(request: Request, thoughts: int = 0) -> LastTurn:
 
 
 def orphan(request: Request) -> str | None:
-    """The id of a result that answers no call before it; None if there is none."""
+    """The ID of a result without an earlier call, or None."""
     called: set[str] = set()
     for message in request.messages:
         for part in message.parts:
@@ -90,7 +88,7 @@ def _result(part: ToolResult, name: str) -> ToolOutput:
 
 
 def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:
-    """The tools that are declared and not taken back."""
+    """The declared tools that were not removed."""
     return tuple(
         tool
         for tool in (*request.tools, *request.updates.tools)
@@ -122,7 +120,7 @@ _NAMES: dict[type, str] = {Image: "an image", Document: "a document", Audio: "a 
 
 
 def describe_media(part: Part) -> str | None:
-    """An image, file or audio in words: its media type and size, or its address; None for anything else."""
+    """Describe an image, file or audio by its media type and size, or its address; None for other parts."""
     if not isinstance(part, Image | Document | Audio):
         return None
     details = [_source(part.source)]

@@ -1,4 +1,4 @@
-"""The models of `echo`: a table of names, descriptions and functions."""
+"""Models of `echo`: a table of names, descriptions and functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.wire.json import encode_text
 # Calls have no IDs, and thinking has no signature: both depend on the protocol.
 ModelOutput: TypeAlias = tuple[Part, ...] | Failure
 
-# No answer is longer than this, in tokens.
+# Maximum length of a response in tokens.
 MAX_OUTPUT_TOKENS = 16_384
 
 
@@ -50,7 +50,7 @@ _REFUSAL = "I am sorry, but refusing is all that I was made for."
 
 
 def echo(turn: LastTurn) -> ModelOutput:
-    """Text: the user's text, tool outputs, and media."""
+    """Return the user's text, tool outputs, and media as text."""
     return (Text(text=_echo_text(turn)),)
 
 
@@ -74,12 +74,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def call_one(turn: LastTurn) -> ModelOutput:
-    """A call of the first tool, or the output of the last call."""
+    """Call the first tool, or return the output of the last call."""
     return _calls(turn, 1)
 
 
 def call_two(turn: LastTurn) -> ModelOutput:
-    """Calls of the first two tools at once, or their outputs."""
+    """Call the first two tools at once, or return their outputs."""
     return _calls(turn, 2 if turn.parallel else 1)
 
 
@@ -95,7 +95,7 @@ def _call(tool: FunctionTool | TextTool, turn: LastTurn) -> ToolCall:
 
 
 def call_of(tool: FunctionTool | TextTool, arguments: str) -> ToolCall:
-    """A call of a tool: with JSON for a function, else with text."""
+    """A call with JSON for a function, otherwise with text."""
     return ToolCall(
         call_id="",
         name=tool.name,
@@ -115,12 +115,12 @@ def _sample_text(turn: LastTurn) -> str:
 
 
 def think(turn: LastTurn) -> ModelOutput:
-    """A thought, unless it is not wanted, and then text."""
+    """Think, unless thinking is disabled, then return text."""
     return _after_thought(turn, (Text(text=_echo_text(turn)),))
 
 
 def work(turn: LastTurn) -> ModelOutput:
-    """An agent: a thought and a call, then a thought and the output of the call."""
+    """Act as an agent: think and call, then think and return the output of the call."""
     output = call_one(turn)
     return output if isinstance(output, Failure) else _after_thought(turn, output)
 
@@ -139,7 +139,7 @@ def _after_thought(turn: LastTurn, parts: tuple[Part, ...]) -> ModelOutput:
 
 
 def fill_in(turn: LastTurn) -> ModelOutput:
-    """JSON for the requested schema, or an object around the text."""
+    """Return JSON for the requested schema, or an object around the text."""
     output_format, words = turn.output, _sample_text(turn)
     if output_format is not None and output_format.kind is OutputKind.SCHEMA and output_format.schema is not None:
         return (Text(text=encode_text(sample(output_format.schema, words))),)
@@ -157,26 +157,26 @@ _number = re.compile(r"(?<!\d)\d{1,7}(?!\d)").search
 
 
 def go_on(turn: LastTurn) -> ModelOutput:
-    """Many words: the number in the user's text, or a default."""
+    """Return many words: the number in the user's text, or a default."""
     match = _number(turn.text)
     wanted = int(match[0]) if match is not None else _A_LOT
     return (Text(text=" ".join(islice(cycle(_PANGRAM), max(1, min(wanted, MAX_OUTPUT_TOKENS))))),)
 
 
 _status = re.compile(r"(?<!\d)[45]\d\d(?!\d)").search
-# 503 without a code means no overload in some protocols.
+# In some protocols, 503 without a code is no overload.
 _KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
 def fail(turn: LastTurn) -> ModelOutput:
-    """An error: the status in the user's text, or a rate limit."""
+    """Fail with the status in the user's text, or with a rate limit."""
     match = _status(turn.text)
     status = int(match[0]) if match is not None else 429
     return failure_of(status, f"You asked for an error, and here it is: {status}.")
 
 
 def failure_of(status: int, message: str) -> Failure:
-    """An error of a service."""
+    """The error of a service."""
     return Failure(kind=_KINDS.get(status, FailureKind.OTHER), status=status, message=message)
 
 
@@ -197,16 +197,16 @@ ECHO_MODELS: dict[str, EchoModel] = {
 
 
 def echo_models() -> tuple[str, ...]:
-    """The names of the models, as `provider/model` has them after the slash."""
+    """The names of the models, after the slash of `provider/model`."""
     return tuple(ECHO_MODELS)
 
 
-# The time of every response of echo, and of every model: the first second of 2026, also as RFC 3339 writes it.
+# The time of every response and model of echo: the first second of 2026, also in RFC 3339.
 CREATED, _CREATED_AT = 1_767_225_600, "2026-01-01T00:00:00Z"
 
 
 def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
-    """All models, by their names, with their descriptions for protocols that have any."""
+    """The model list, with descriptions if the protocol has them."""
     data: JsonList = [one_listed(name, words, protocol) for name, words in models.items()]
     if protocol != MESSAGES:
         return {"object": "list", "data": data}

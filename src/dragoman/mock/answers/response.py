@@ -1,4 +1,5 @@
-"""The response of a model: cut, counted, numbered and signed, as one response for both forms."""
+"""Builds the response of a model: truncated, counted, signed and with IDs, in one form for full and streamed
+delivery."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _CALL_PREFIXES = {"anthropic-messages": "toolu_", "openai-chat": "call_", "opena
 
 
 def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Response:
-    """The answer to a request, in the request's own protocol."""
+    """The response to a request, in the request's own protocol."""
     cap = 0 if request.prewarm else min(request.max_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
     truncated = cut(output, request.stop, cap)
     parts = tuple(_finished(part, request, mint) for part in truncated.parts)
@@ -42,7 +43,7 @@ def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Re
     )
     stop = _stop(truncated, request)
     if request.origin == MESSAGES:
-        # There the text of a refusal is next to the stop reason.
+        # In this protocol, the text of a refusal belongs to the stop reason.
         parts = tuple(part for part in parts if not isinstance(part, Refusal))
     return Response(
         origin=request.origin,
@@ -67,7 +68,7 @@ def _finished(part: Part, request: Request, mint: Mint) -> Part:
 
 
 def _stop(truncated: Cut, request: Request) -> Stop:
-    """Why the answer ended; in the protocol's own word where the room does not choose it."""
+    """The stop reason, in the protocol's own spelling unless truncation decides it."""
     native = STOP_REASON_NAMES[truncated.reason] if request.origin == MESSAGES else ""
     if request.legacy_functions and truncated.reason is StopReason.TOOL_CALL:
         native = "function_call"
@@ -88,7 +89,7 @@ def translation_context(request: Request) -> TranslationContext:
 
 
 def events_of(response: Response) -> Iterator[Event]:
-    """The answer as a stream, token by token."""
+    """The response as a stream, token by token."""
     for event in unfold(response):
         if isinstance(event, PartGrew) and isinstance(event.delta, TextDelta | ArgumentsDelta):
             grown = type(event.delta)
@@ -107,7 +108,7 @@ class Cut(Struct, frozen=True, kw_only=True):
 
 
 def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
-    """Cut a response at a stop sequence in its text, and at `cap` tokens in all; a call that does not fit is
+    """Truncate a response at a stop sequence in its text, and at `cap` tokens in all. A call that does not fit is
     dropped."""
     retained: list[Part] = []
     remaining = cap
@@ -134,7 +135,7 @@ def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
 
 
 def _reason(parts: tuple[Part, ...]) -> StopReason:
-    """Why an answer ended that was not cut."""
+    """The stop reason of a response that was not truncated."""
     if any(isinstance(part, Refusal) for part in parts):
         return StopReason.REFUSAL
     return StopReason.TOOL_CALL if any(isinstance(part, ToolCall) for part in parts) else StopReason.END

@@ -1,6 +1,6 @@
-"""Schema samples: a value that a JSON schema accepts, always the same one. It supports `$ref` inside the document,
-`allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and bounds of strings, numbers and arrays, but no
-patterns and conditions."""
+"""Schema samples: generates a value that a JSON schema accepts, always the same one. It supports `$ref` inside the
+document, `allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and bounds of strings, numbers and
+arrays, but no patterns and conditions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import math
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, Number
 from dragoman.wire.json import encode
 
-# Beyond the first bound only required members are generated; beyond the second one none: a schema may contain itself.
+# Beyond the first limit only required members are generated, beyond the second none: a schema may contain itself.
 _ENOUGH, _TOO_MANY = 2000, 4000
 _DEEP, _TOO_DEEP = 12, 40
-# This many characters of a constant in a schema count as one more value.
+# This many characters of a constant count as one more value.
 _STEP = 256
 _MAX_STRING_LENGTH = 10_000
 _MAX_ITEMS = 100
@@ -32,18 +32,18 @@ _FORMATS = {
 
 
 def sample(schema: JsonValue, text: str) -> JsonValue:
-    """A value for a schema; its strings are `text` where that is valid."""
+    """A value for a schema. Its strings are `text` if that is valid."""
     return _Sampler(schema if isinstance(schema, dict) else {}, text).value(schema, 0)
 
 
 def sample_object(schema: JsonObject | None, text: str) -> JsonObject:
-    """A sample that is an object in any case, as for arguments of a call."""
+    """A sample that is always an object, for arguments of a call."""
     value = sample(schema or {"type": "object"}, text)
     return value if isinstance(value, dict) else {}
 
 
 class _Sampler:
-    """Makes one sample, and counts its steps."""
+    """Generates one sample, and counts its steps."""
 
     def __init__(self, root: JsonObject, text: str) -> None:
         self._root = root
@@ -82,7 +82,7 @@ class _Sampler:
                 return self._string(schema)
 
     def _resolved(self, schema: JsonObject, nested: int = 0) -> JsonObject:
-        """The schema with its references followed and its conjunctions joined."""
+        """The schema with references resolved and conjunctions merged."""
         for _ in range(_DEEP - nested):
             self._written += 1
             if self._written > _TOO_MANY:
@@ -108,7 +108,7 @@ class _Sampler:
         return node
 
     def _option(self, options: JsonList, depth: int) -> JsonValue:
-        """The first option; where it goes deep, one that ends there."""
+        """The first option. At great depth, an option that ends there."""
         if depth >= _DEEP or self._written > _ENOUGH:
             for option in options:
                 if isinstance(option, dict) and _type(option) not in ("object", "array") and "$ref" not in option:
@@ -148,7 +148,7 @@ class _Sampler:
 
 
 def _type(schema: JsonObject) -> str:
-    """The type of a schema; where it names several the first that is not null, where it names none the likely one."""
+    """The type of a schema: the first of several that is not null; without a type, the likely one."""
     kind = schema.get("type")
     if isinstance(kind, list):
         named = [one for one in kind if isinstance(one, str)]
@@ -161,7 +161,7 @@ def _type(schema: JsonObject) -> str:
 
 
 def _merged(schema: JsonObject, other: JsonValue) -> JsonObject:
-    """Both schemas at once: properties and requirements add up, of anything else the latter's word counts."""
+    """Merge two schemas: properties and requirements add up, otherwise the second wins."""
     if not isinstance(other, dict):
         return schema
     merged: JsonObject = {**schema, **other}

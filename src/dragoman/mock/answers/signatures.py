@@ -1,12 +1,11 @@
-"""Signatures: reasoning carries a signature of this provider, and returned reasoning is checked against it.
+"""Signatures of reasoning: the mock signs its reasoning, and verifies returned reasoning.
 
-    protocol             the proof is                         what is checked
-    anthropic-messages   `signature` of a thinking block      that it belongs to the block's text
-    openai-responses     `encrypted_content` of an item       that it was made here, and what it holds
-    openai-chat          none: `reasoning_content` is text    nothing
+protocol             signature                                what is verified
+anthropic-messages   `signature` of a thinking block          that it belongs to the block's text
+openai-responses     `encrypted_content` of an item           that the mock issued it, and its content
+openai-chat          none: `reasoning_content` is text        nothing
 
-A signature is no secret: the key is the same everywhere, so that every process accepts those of another one.
-"""
+The signing key is public and constant, so that every process accepts the signatures of another one."""
 
 from __future__ import annotations
 
@@ -39,12 +38,12 @@ def signature(text: str) -> str:
 
 
 def encrypted(text: str) -> str:
-    """A thought as its holder cannot change it."""
+    """Encode a thought so that clients cannot change it."""
     return _ENCRYPTED + urlsafe_b64encode(_digest(text) + text.encode()).decode()
 
 
 def opened(token: str) -> str | None:
-    """The thought that `encrypted` packed; None for anything else."""
+    """Decode `encrypted` content; None for anything else."""
     if not token.startswith(_ENCRYPTED):
         return None
     try:
@@ -56,7 +55,7 @@ def opened(token: str) -> str | None:
 
 
 def sealed(part: Thinking, protocol: str, item_id: str, *, token: str = "", visible: bool = True) -> Thinking:
-    """A reasoning part as a protocol has it, with its own signature or that of its text. Hidden reasoning has no
+    """A reasoning part in a protocol's form, with the given signature or that of its text. Hidden reasoning has no
     text."""
     text = part.text if visible else ""
     kind = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
@@ -107,7 +106,7 @@ def _checked(part: Thinking, protocol: str, place: str) -> Failure | None:
 
 
 def _is_genuine(item: JsonObject, *, carried: bool) -> bool:
-    """Whether a reasoning item is genuine; one without a signature is taken as text, as the real service does."""
+    """Whether a reasoning item is genuine. An item without a signature counts as text, as at the real service."""
     token: JsonValue = item.get("encrypted_content")
     if token is None:
         return not carried

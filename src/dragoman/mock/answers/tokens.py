@@ -1,4 +1,4 @@
-"""Tokens of an echo: words with the space before them, which are easy to count by eye."""
+"""Tokens of echo: words with the space before them, which are easy to count by eye."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ _CHARACTERS = 5
 
 
 def tokens(text: str) -> Iterator[str]:
-    """The pieces that a text is streamed in; joined they are the text."""
+    """The pieces in which a text is streamed."""
     return (match[0] for match in _TOKEN.finditer(text))
 
 
 def count(text: str) -> int:
-    """The number of tokens of a text; approximate for a very long one, so that other requests do not wait."""
+    """The number of tokens of a text. Very long texts are estimated, so that other requests do not wait."""
     if len(text) > _VERY_LONG:
         return len(text) // _CHARACTERS
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def count_request(request: Request) -> int:
-    """The number of tokens of a request."""
     total = sum(count(block.text) for block in request.instructions)
     total += sum(_count_tool(tool) for tool in request.tools)
     for message in request.messages:
@@ -56,13 +55,12 @@ def count_request(request: Request) -> int:
 
 
 def counted(request: Request) -> JsonObject:
-    """The answer to a question for a count, in the request's own protocol."""
+    """The response to a token counting request, in the request's own protocol."""
     fields: JsonObject = {"object": "response.input_tokens"} if request.origin == "openai-responses" else {}
     return {**fields, "input_tokens": count_request(request)}
 
 
 def count_parts(parts: tuple[Part, ...]) -> int:
-    """The number of tokens of a response."""
     return sum(_count_part(part) for part in parts)
 
 

@@ -1,1 +1,1 @@
-"""Stored: what services hold behind an id: Messages threads, responses and conversations, all in one `memory`."""
+"""Stored objects: Messages threads, responses and conversations by ID, all in one `memory`."""

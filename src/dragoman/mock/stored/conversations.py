@@ -1,10 +1,9 @@
-"""Conversations of the Responses service: items under an id, put before every request that names it, and added to.
+"""Conversations of the Responses service: items that are added to every request that names the conversation.
 
-POST /conversations                        a new one
-GET, POST, DELETE /conversations/{id}      itself: read, given other metadata, deleted
-GET, POST /conversations/{id}/items        its items: a page of them, more of them
-GET, DELETE /conversations/{id}/items/{}   one item
-"""
+POST /conversations                        create
+GET, POST, DELETE /conversations/{id}      read, change metadata, delete
+GET, POST /conversations/{id}/items        list items, add items
+GET, DELETE /conversations/{id}/items/{}   read or delete one item"""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from dragoman.protocols.codec import Mint
 
 
 def name_of(given: JsonValue) -> str:
-    """The id in a member `conversation`, which is that or an object with it."""
+    """The ID in a member `conversation`, which is a string or an object."""
     return str(given.get("id")) if isinstance(given, dict) else str(given)
 
 
@@ -34,7 +33,6 @@ def created(body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject:
 
 
 def conversation_object(name: str, method: str, body: JsonObject, memory: MockStore) -> JsonObject | Failure:
-    """A conversation: read, changed or deleted."""
     conversation = memory.conversation(name)
     if conversation is None:
         return missing("Conversation", name, 404)
@@ -48,7 +46,7 @@ def conversation_object(name: str, method: str, body: JsonObject, memory: MockSt
 
 
 def items(name: str, method: str, query: str, body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject | Failure:
-    """The items of a conversation: a page of them, or the added ones."""
+    """List the items of a conversation, or add items."""
     conversation = memory.conversation(name)
     if conversation is None:
         return missing("Conversation", name, 404)
@@ -62,7 +60,7 @@ def items(name: str, method: str, query: str, body: JsonObject, memory: MockStor
 
 
 def item(name: str, method: str, memory: MockStore) -> JsonObject | Failure:
-    """One item; `name` is that of the conversation, a slash, and its own."""
+    """Read or delete one item. `name` is the ID of the conversation, a slash, and the item's ID."""
     conversation_id, _, own = name.partition("/")
     conversation = memory.conversation(conversation_id)
     matches = [one for one in conversation.items if one.get("id") == own] if conversation is not None else []

@@ -1,4 +1,4 @@
-"""Store of the mock: everything beyond one request, with limits: the oldest entries are dropped first."""
+"""Store of the mock: all state beyond one request. It is limited: the oldest entries are dropped first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_STORED_BYTES = 256 * 1024 * 1024
 
 
 class Thread(Struct, kw_only=True):
-    """A Messages conversation that is held under the id of its last answer."""
+    """A Messages conversation, stored under the ID of its last response."""
 
     system: JsonObject
     messages: list[JsonObject]
@@ -27,8 +27,6 @@ class Thread(Struct, kw_only=True):
 
 
 class MockResponse(Struct, kw_only=True):
-    """A stored response with its items."""
-
     response: JsonObject
     input: list[JsonObject]
     size: int
@@ -37,7 +35,7 @@ class MockResponse(Struct, kw_only=True):
 
 
 class MockConversation(Struct, kw_only=True):
-    """Items under an id."""
+    """Items under an ID."""
 
     id: str
     created: int
@@ -46,8 +44,6 @@ class MockConversation(Struct, kw_only=True):
 
 
 class MockStore:
-    """The state of the mock."""
-
     def __init__(self) -> None:
         self._once: dict[str, None] = {}
         self._threads: dict[str, Thread] = {}
@@ -59,7 +55,6 @@ class MockStore:
         self.issued: dict[str, Issued] = {}
 
     def once(self, key: str) -> bool:
-        """Whether this is the first use of a key."""
         if key in self._once:
             return False
         self._once[key] = None
@@ -71,7 +66,7 @@ class MockStore:
         return self.issued.setdefault(protocol, Issued())
 
     def thread(self, name: str) -> Thread | None:
-        """The conversation under the id of its last answer."""
+        """The conversation under the ID of its last response."""
         return self._threads.get(name)
 
     def hold(self, name: str, thread: Thread) -> None:
@@ -106,7 +101,7 @@ class MockStore:
             self.forget(next(iter(self._stored)))
 
     def forget(self, name: str) -> bool:
-        """Delete a response; returns whether it existed."""
+        """Delete a response. Return whether it existed."""
         stored = self._stored.pop(name, None)
         if stored is None:
             return False
@@ -127,14 +122,14 @@ _PREFIXES = {**ID_PREFIXES, "custom_tool_call_output": "ctco_"}
 
 
 def named(item: JsonObject, mint: Mint) -> JsonObject:
-    """An item with an id of its own."""
+    """An item with an ID of its own."""
     if "id" in item:
         return item
     return {"id": _PREFIXES.get(str(item.get("type", "message")), "fc_") + mint.token(24), **item}
 
 
 def page(items: list[JsonObject], query: str) -> JsonObject:
-    """A page of the items by a query: newest first by default."""
+    """A page of the items by a query, the newest first by default."""
     params = {key: values[0] for key, values in parse_qs(query).items()}
     ordered = items if params.get("order") == "asc" else items[::-1]
     names = [str(item.get("id")) for item in ordered]

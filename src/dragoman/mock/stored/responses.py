@@ -14,7 +14,7 @@ from dragoman.protocols.codec import Mint
 
 
 def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
-    """The request with everything before it in its input."""
+    """The request with all previous items in its input."""
     items: list[JsonValue] = [*input_items(body.get("input"))]
     if body.get("conversation") is not None:
         held = memory.conversation(name_of(body["conversation"]))
@@ -42,7 +42,7 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
 
 
 def input_items(given: JsonValue) -> JsonList:
-    """An input as items; a text is one message of the user."""
+    """An input as items. A string is one user message."""
     if not isinstance(given, str):
         return listed(given)
     return [{"type": "message", "role": "user", "content": _parts(given)}] if given else []
@@ -53,7 +53,7 @@ def _parts(content: JsonValue) -> JsonList:
 
 
 def remember(full_request: JsonObject, response: JsonObject, memory: MockStore, mint: Mint, size: int) -> JsonObject:
-    """Store a response unless the request opts out; returns the immediate response, which may be a background one."""
+    """Store a response unless the request opts out. Return the immediate response, which may be a background one."""
     if full_request.get("store") is False:
         return response
     given = [named(item, mint) for item in objects(full_request.get("input"))]
@@ -79,7 +79,7 @@ def deleted(name: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def cancelled(name: str, memory: MockStore) -> JsonObject | Failure:
-    """A response in the background, ended."""
+    """Cancel a background response."""
     stored = memory.stored(name)
     if stored is None:
         return missing("Response", name, 404)

@@ -1,9 +1,8 @@
 """Threads: conversations that the Messages service stores, so that a client sends only new messages.
 
-thread                                  the request stands for
-{type: create}                          itself; the answer's id names the conversation from then on
-{type: continue, previous_message_id}   what is held, and its own messages after that
-"""
+thread                                  full request
+{type: create}                          itself; the response ID identifies the conversation from then on
+{type: continue, previous_message_id}   the stored messages, followed by its own"""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 
-# Members that are given when a thread is created, and valid for all its turns.
+# Members that are set when a thread is created, and valid for all its turns.
 _CREATE_ONLY = ("system", "tools")
 _UNSUPPORTED = ("context_management", "fallbacks")
 
 
 def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
-    """The request with the whole conversation in it, and without `thread`."""
+    """The request with the full conversation, and without `thread`."""
     thread = body.get("thread")
     if not isinstance(thread, dict):
         return body
@@ -42,7 +41,7 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
 
 
 def remember(request: JsonObject, full_request: JsonObject, response: JsonObject, memory: MockStore, size: int) -> None:
-    """Hold the conversation of a request, which is `full_request` when expanded, and its response."""
+    """Store the conversation of a request, which is `full_request` when expanded, and its response."""
     thread = request.get("thread")
     if not isinstance(thread, dict):
         return

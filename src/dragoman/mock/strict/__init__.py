@@ -1,1 +1,1 @@
-"""Strict: the rejections of each service; `checks` selects the checks of a protocol."""
+"""Strict mode: the rejections of each service. `checks` selects the checks of a protocol."""

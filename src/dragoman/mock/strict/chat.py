@@ -1,6 +1,6 @@
-"""Rejections of a Chat service (docs/internals/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
-except that reasoning is shown and returns as `reasoning_content`, unchanged. Any other model is a compatible server
-that knows only the core of the protocol (mapping.md §1.1)."""
+"""Rejections of a Chat service (docs/internals/openai-chat-completions.md). OpenAI's models are checked like at OpenAI,
+except that reasoning is sent and must return as `reasoning_content`, unchanged. Any other model is a compatible server
+that supports only the core of the protocol (mapping.md §1.1)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CORE_MESSAGES: Members = {
 _OPENAI_MESSAGES: Members = {
     **_CORE_MESSAGES,
     "developer": words("role content name"),
-    # `annotations` and `parsed` are added by the vendor's own SDK to a message that is sent back unchanged.
+    # OpenAI's SDK adds `annotations` and `parsed` to a message that is sent back unchanged.
     "assistant": words("role content name refusal tool_calls reasoning_content audio function_call annotations parsed"),
     "tool": words("role content tool_call_id name"),
     "function": words("role content name"),
@@ -56,7 +56,7 @@ _MAX_STOPS = 4
 
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
-    """Everything the service would answer with a 400."""
+    """Yield every reason for a 400."""
     for rule in (_members, _of_reasoners, _messages, _pairs, _tools, _format):
         yield from rule(body)
     yield from _reasoning_faults(body, issued)
@@ -78,7 +78,6 @@ def _members(body: JsonObject) -> Iterator[str]:
 
 
 def _of_reasoners(body: JsonObject) -> Iterator[str]:
-    """Rejections of reasoning models."""
     model = str(body.get("model")).lower()
     if not is_reasoner(model):
         return

@@ -26,7 +26,7 @@ _MAX_REASONS = 10
 
 
 def reasons(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> list[str]:
-    """Everything for which the service of a protocol would turn a request away with a 400."""
+    """Return every reason for which the service of a protocol would reject a request with a 400."""
     faults = [*_FAULTS[protocol](body, headers, issued)]
     if not isinstance(body.get("model"), str) or not body["model"]:
         faults.insert(0, "model: Field required" if protocol == MESSAGES else "you must provide a model parameter")
@@ -34,7 +34,7 @@ def reasons(protocol: str, body: JsonObject, headers: Mapping[str, str], issued:
 
 
 def refusal(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Failure | None:
-    """The answer to a request that the service would not take, with every reason in it; None if it would."""
+    """Return the error for a request that the service would reject, with every reason; otherwise None."""
     faults = reasons(protocol, body, headers, issued)
     if not faults:
         return None

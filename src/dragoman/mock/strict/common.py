@@ -19,7 +19,7 @@ _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 _INNER = ("items", "additionalProperties", "not")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _TABLES = ("properties", "$defs", "definitions")
-# Schemas nest; levels deeper than any service reads are not checked.
+# Deeper schemas are not checked.
 _DEEPEST = 100
 _MAX_ISSUED = 20_000
 
@@ -32,7 +32,7 @@ class Issued:
     def __init__(self) -> None:
         # Messages: signature -> the blocks of its turn.
         self.turns: dict[str, list[JsonObject]] = {}
-        # Responses: items by ID; and both directions between a reasoning item and its followers.
+        # Responses: items by ID, and both directions between a reasoning item and its followers.
         self.items: dict[str, JsonObject] = {}
         self.followers: dict[str, str] = {}
         self.leaders: dict[str, str] = {}
@@ -48,7 +48,6 @@ class Issued:
         _forget(self.turns)
 
     def record_completion(self, completion: JsonObject) -> None:
-        """Remember the reasoning of a Chat answer."""
         for choice in objects(completion.get("choices")):
             message = choice.get("message")
             if isinstance(message, dict) and message.get("reasoning_content"):
@@ -56,7 +55,6 @@ class Issued:
         _forget(self.reasoning)
 
     def record_response(self, response: JsonObject) -> None:
-        """Remember the items of a Responses answer."""
         output = objects(response.get("output"))
         for item, follower in zip_longest(output, output[1:]):
             self.items[str(item["id"])] = item
@@ -78,22 +76,19 @@ def words(text: str) -> frozenset[str]:
 
 
 def among(value: JsonValue, names: Collection[str]) -> bool:
-    """Whether a value is one of some names; it may be anything else."""
+    """Whether a value of any type is one of some names."""
     return isinstance(value, str) and value in names
 
 
 def objects(value: JsonValue) -> list[JsonObject]:
-    """The objects of a list; anything else has none."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def listed(value: JsonValue) -> JsonList:
-    """A list; anything else is an empty one."""
     return value if isinstance(value, list) else []
 
 
 def repeated(ids: Iterable[JsonValue]) -> list[str]:
-    """Repeated IDs."""
     return [name for name, count in Counter(map(str, ids)).items() if count > 1]
 
 
@@ -108,7 +103,7 @@ def name_faults(tools: list[JsonObject]) -> Iterator[str]:
 
 
 def tool_faults(tools: list[JsonObject], schema: str, *, openai: bool) -> Iterator[str]:
-    """Faults of declared functions in names and schemas; OpenAI's services take a missing schema for no arguments."""
+    """Errors in names and schemas of declared functions. OpenAI's services accept a missing schema."""
     yield from name_faults(tools)
     for tool in tools:
         name, value = str(tool.get("name")), tool.get(schema)

@@ -37,7 +37,7 @@ _BETAS = {
     "fallback_credit_token": ("fallback-credit-",),
     "thread": ("message-threads-",),
 }
-# The list of betas is not public, so a name with a date is accepted.
+# The list of betas is not public, so any name with a date is accepted.
 _is_beta = re.compile(r"[a-z0-9][a-z0-9.-]*-\d{4}-?\d{2}-?\d{2}").fullmatch
 _SAMPLING = ("temperature", "top_p", "top_k")
 _MESSAGE = words("role content clear_at output_config")
@@ -89,7 +89,7 @@ _CACHE = frozenset({"type", "ttl", "scope"})
 
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
-    """Everything the service would answer with a 400."""
+    """Yield every reason for a 400."""
     model = model_named(str(body.get("model")))
     for rule in (_members, _contents, _pairs, _tools, _format, _cache_breakpoints):
         yield from rule(body)
@@ -141,7 +141,7 @@ def _role_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
 
 
 def _trailing_text(message: JsonObject) -> str:
-    """The text that a message ends with."""
+    """The text at the end of a message."""
     content = message.get("content")
     last = objects(content)[-1:]
     return content if isinstance(content, str) else str(last[0].get("text", "")) if last else ""
@@ -155,7 +155,7 @@ def _may_be_led(body: JsonObject) -> bool:
 
 
 def _is_paused(message: JsonObject) -> bool:
-    """Whether a last assistant message is a turn that the service paused, or a compaction, and not a prefill."""
+    """Whether the last assistant message is a paused turn or a compaction instead of a prefill."""
     last = objects(message.get("content"))[-1:]
     return any(str(block.get("type")).endswith(("_tool_result", "_tool_use", "compaction")) for block in last)
 
@@ -323,7 +323,7 @@ def _late_faults(message: JsonObject, at: str) -> Iterator[str]:
 
 def _sampling_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     if not model.sampling:
-        # The default value has no effect; only the later version rejects that, too.
+        # Earlier versions accept the default value, which has no effect.
         yield from (f"{name}: not accepted by this model" for name in _SAMPLING if body.get(name, 1) != 1)
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool") and not model.forced:

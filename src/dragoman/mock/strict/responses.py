@@ -35,7 +35,7 @@ _INCLUDE = words(
     "web_search_call.action.sources web_search_call.results file_search_call.results code_interpreter_call.outputs "
     "computer_call_output.output.image_url"
 )
-# Items, and the members that each has to have.
+# Items and their required members.
 _ITEMS: Mapping[str, tuple[str, ...]] = {
     "message": ("role", "content"),
     "reasoning": ("summary",),
@@ -69,7 +69,7 @@ _ITEMS: Mapping[str, tuple[str, ...]] = {
     "compaction_trigger": (),
     "item_reference": ("id",),
 }
-# A call that the client runs, and what answers it.
+# Calls that the client runs, and their outputs.
 _CALL_OUTPUTS = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
@@ -88,7 +88,7 @@ _TOOLS = words(
 
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
-    """Everything the service would answer with a 400."""
+    """Yield every reason for a 400."""
     for rule in (_members, _of_reasoners, _items, _pairs, _tools, _format):
         yield from rule(body)
     yield from reasoning_faults(body, issued)
@@ -115,7 +115,6 @@ def _members(body: JsonObject) -> Iterator[str]:
 
 
 def _of_reasoners(body: JsonObject) -> Iterator[str]:
-    """Rejections of reasoning models."""
     model = str(body.get("model")).lower()
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
@@ -166,7 +165,7 @@ def _pairs(body: JsonObject) -> Iterator[str]:
         kind, name = str(item.get("type")), str(item.get("call_id") or item.get("id"))
         if kind in _CALL_OUTPUTS:
             called.append(name)
-            # Text of any kind is taken, as models write it; only no text at all is not.
+            # Models write any text, so only empty arguments are rejected.
             if kind == "function_call" and not item.get("arguments"):
                 yield f"input[{count}].arguments: empty"
         elif kind in _CALL_OUTPUTS.values():
@@ -227,7 +226,7 @@ def _format(body: JsonObject) -> Iterator[str]:
 
 
 def reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
-    """Everything about reasoning that is a 400."""
+    """Yield every reason for a 400 that concerns reasoning."""
     items = objects(body.get("input"))
     for count, item in enumerate(items):
         if item.get("type") == "reasoning":
@@ -258,7 +257,7 @@ def _encrypted_content_faults(body: JsonObject, item: JsonObject, count: int, is
 
 
 def _follower_faults(items: list[JsonObject], count: int, issued: Issued) -> Iterator[str]:
-    """Reasoning precedes its followers: by ID if that was issued here, else by type."""
+    """Reasoning must precede its followers: by ID if the mock issued it, else by type."""
     name = str(items[count].get("id"))
     after: JsonObject = items[count + 1] if count + 1 < len(items) else {"type": "nothing_output"}
     kind = str(after.get("type", "message"))

@@ -1,4 +1,4 @@
-"""Rejections of the Messages service about thinking, by the family of the model, and for changed thinking."""
+"""Rejections of the Messages service about thinking: by the family of the model, and for changed thinking."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOREIGN = ThinkingRules(thinking=("enabled", "disabled"), efforts=(), sampling=
 _ANYTHING = ThinkingRules(
     thinking=("adaptive", "enabled", "disabled", "between_tools"), sampling=True, late_system=True, prefill=True
 )
-# The first that matches counts.
+# The first match counts.
 MODELS: tuple[tuple[str, ThinkingRules], ...] = (
     ("mock-*", _ANYTHING),
     ("*claude*fable-5[-.]1*", ThinkingRules(thinking=("adaptive",), forced=False, late_system=True)),
@@ -66,7 +66,7 @@ def model_named(name: str) -> ThinkingRules:
 
 
 class Merged(Struct, frozen=True):
-    """Adjacent messages of one role, as the service reads them; `at` is the location of the first one."""
+    """Adjacent messages of one role, as the service reads them. `at` is the location of the first one."""
 
     at: int
     role: str
@@ -74,7 +74,7 @@ class Merged(Struct, frozen=True):
 
 
 def merged(body: JsonObject) -> list[Merged]:
-    """The turns of a request; instructions in between are none."""
+    """The turns of a request. Instructions between messages do not count."""
     turns: list[Merged] = []
     for count, message in enumerate(objects(body.get("messages"))):
         role = str(message.get("role"))
@@ -90,7 +90,7 @@ def merged(body: JsonObject) -> list[Merged]:
 
 
 def thinking_faults(body: JsonObject, model: ThinkingRules, issued: Issued) -> Iterator[str]:
-    """Everything about thinking that is a 400."""
+    """Yield every reason for a 400 that concerns thinking."""
     yield from _config_faults(body, model)
     turns = merged(body)
     for turn in turns:
@@ -104,7 +104,7 @@ def thinking_faults(body: JsonObject, model: ThinkingRules, issued: Issued) -> I
 
 
 def _loop(turns: list[Merged]) -> Iterator[list[JsonObject]]:
-    """The assistant's steps of a tool loop in progress, the last one first; one of them has to have thinking."""
+    """The assistant's steps of a tool loop in progress, the last one first. One of them must have thinking."""
     for results, step in zip(turns[::-2], turns[-2::-2], strict=False):
         if not any(block.get("type") == "tool_result" for block in results.blocks):
             return
@@ -154,12 +154,12 @@ def _turn_faults(turn: Merged, issued: Issued) -> Iterator[str]:
             yield f"messages.{turn.at}: `thinking` blocks in the turn cannot be modified: {blocks}"
 
 
-# The input of a call is not looked at: clients fill in the defaults of its schema.
+# The input of a call is not compared, because clients fill in the defaults of its schema.
 _CORES = {"thinking": ("thinking", "signature"), "text": ("text",), "tool_use": ("id", "name")}
 
 
 def _holds(blocks: list[JsonObject], issued_blocks: list[JsonObject]) -> bool:
-    """Whether a turn contains the issued blocks contiguously; a user's turn may combine several of the service's."""
+    """Whether a turn contains the issued blocks contiguously. A user's turn may combine several of the service's."""
     length = len(issued_blocks)
     return any(
         all(_same(block, before) for block, before in zip(blocks[start : start + length], issued_blocks, strict=True))
