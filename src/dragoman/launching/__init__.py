@@ -1,2 +1,2 @@
-"""Launching: what well-known clients need to use a gateway, and how they are started in front of one. A client is data
-(`clients`): environment variables and arguments, and nothing in the user's own files."""
+"""Launching: starts well-known clients with the settings to use a gateway. A client is data (`clients`): environment
+variables and arguments. The user's own files stay unchanged."""

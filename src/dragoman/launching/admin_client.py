@@ -1,5 +1,5 @@
 """Admin client: calls the admin API of a gateway for commands with `--gateway`. Results are the structs that the
-gateway encodes. An error has the gateway's message and remedy. A key goes into a header, never into an address."""
+gateway encodes. An error has the gateway's message and remedy. A key is sent in a header, never in a URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.launching.gateway import fetch
 R = TypeVar("R", bound=Struct)
 
 _PREFIX = "/admin/v1"
-# A query may take two seconds, and wait for others.
+# Timeout: a query may take two seconds, and wait for others.
 _SECONDS = 30.0
 _MAX_BYTES = 256 * 1024 * 1024
 _NO_KEY = 401
@@ -25,8 +25,6 @@ _TEMPORARY = frozenset({429, 503, 504})
 
 
 class AdminApiError(DragomanError):
-    """A request that the admin API refuses."""
-
     def __init__(self, status: int, message: str, remedy: str) -> None:
         self.status = status
         super().__init__(f"{message} ({remedy})" if remedy else message)
@@ -38,12 +36,12 @@ class AdminApiError(DragomanError):
 
 
 class GatewayUnreachable(DragomanError):
-    """A gateway that did not answer; it may do so later."""
+    """The gateway did not respond. It may do so later."""
 
 
 class Notes(Struct, frozen=True, kw_only=True):
-    """What headers add to a response: of records, exchanges without a session, and why the latest ones are missing; of
-    a new or changed key, entries of its lists that match no name."""
+    """Additional response headers. Of records: the number of exchanges without a session, and why the latest entries
+    are missing. Of a new or changed key: entries of its lists that match no name."""
 
     unassigned: int = 0
     incomplete: str = ""
@@ -51,8 +49,6 @@ class Notes(Struct, frozen=True, kw_only=True):
 
 
 class AdminRefusal(Struct, frozen=True, kw_only=True):
-    """The members of an error that are shown."""
-
     message: str
     remedy: str = ""
 
@@ -67,17 +63,16 @@ class AdminClient:
     def __init__(self, address: str, key: str) -> None:
         self.address = address
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
-        # Those of the last response.
+        # The notes of the last response.
         self.notes = Notes()
 
     def get(self, path: str, result: type[R], query: Mapping[str, str | int] | None = None) -> R:
-        """The resource at a path."""
         return self._request("GET", f"{path}?{urlencode(query)}" if query else path, result, None, self._headers)
 
     def send(
         self, method: str, path: str, result: type[R], body: bytes | None = None, *, generation: int | None = None
     ) -> R:
-        """Make a change; `generation` is the number of the last change that is known of a key."""
+        """Send a change. `generation` is the last change of a key that the caller has read."""
         headers = dict(self._headers)
         if body is not None:
             headers["content-type"] = "application/json"
@@ -115,7 +110,6 @@ class AdminClient:
 
 
 def _notes_in(headers: Mapping[str, str]) -> Notes:
-    """The notes in the headers of a response."""
     named = {name.lower(): value for name, value in headers.items()}
     unassigned = named.get("x-dragoman-unassigned", "")
     return Notes(
@@ -126,9 +120,9 @@ def _notes_in(headers: Mapping[str, str]) -> Notes:
 
 
 def _read_warnings(text: str) -> tuple[str, ...]:
-    """The sentences in a header; one that has another form is shown as it is."""
+    """The sentences in a header. A header in another form is returned as it is."""
     try:
-        # Headers are read as Latin-1, and the gateway sends UTF-8.
+        # Headers are read as Latin-1, but the gateway sends UTF-8.
         return msgspec.json.decode(text.encode("latin-1"), type=tuple[str, ...])
     except (msgspec.MsgspecError, UnicodeError):
         return (text,)

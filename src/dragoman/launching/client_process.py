@@ -1,4 +1,4 @@
-"""Running: a client with the terminal attached, to its end."""
+"""Client process: runs a client with the terminal attached, until it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.errors import DragomanError
 from dragoman.launching.clients import LaunchableClient, LaunchPlan
 from dragoman.launching.keys import GivenKey
 
-# Signals that a terminal sends to all its foreground processes: the client decides what they mean.
+# Signals that a terminal sends to all its foreground processes. The client handles them.
 _STOP = "SIGTSTP"
 _FOR_THE_CLIENT = ("SIGINT", "SIGQUIT", _STOP)
 # Signals for this process alone, which are forwarded to the client.
@@ -29,7 +29,7 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
-    """The path of the client, or the error for its absence."""
+    """Return the path of the client, or raise an error."""
     path = shutil.which(client.program, path=search_path(environ))
     if path is None or not Path(path).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
@@ -37,28 +37,28 @@ def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
 
 
 def search_path(environ: Mapping[str, str]) -> str:
-    """PATH without the current directory, which may be a checkout, and without what depends on it."""
+    """PATH without the current directory, which may be a checkout, and without relative entries."""
     try:
         here: Path | None = Path.cwd()
     except FileNotFoundError:
-        # It was removed, and is empty.
+        # The current directory was removed.
         here = None
     places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
     return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
 
 def environment_of(plan: LaunchPlan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The client's environment: the user's own, and that of the plan."""
+    """The client's environment: the user's own, changed by the plan."""
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
     if "PATH" in environment:
-        # The client's own interpreter is looked for there.
+        # The client's interpreter is searched there.
         environment["PATH"] = search_path(environ)
     environment |= {**plan.environment, plan.key_variable: key.text}
     return {**environment, **past_proxies(url, environment)}
 
 
 def past_proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The exceptions that make clients bypass a proxy for a gateway on this machine, added to present ones."""
+    """Proxy exceptions for a gateway on this machine, added to present ones."""
     host = urlsplit(url).hostname or ""
     if not is_loopback(host) or not any(environ.get(name) for name in _PROXIES):
         return {}
@@ -70,8 +70,8 @@ def _listed(names: str, host: str) -> str:
 
 
 class ClientRun:
-    """A client process; within the block, signals do not end this process. Before the client runs, a signal cancels its
-    start. It stays in this process group: the terminal belongs to it, and job control stops both."""
+    """A client process. Within the block, signals do not end this process. Before the client runs, a signal cancels its
+    start. The client stays in this process group: the terminal belongs to it, and job control stops both."""
 
     def __init__(self) -> None:
         self._pid: int | None = None
@@ -79,7 +79,7 @@ class ClientRun:
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Self:
-        # Handlers and not SIG_IGN, which the client would inherit.
+        # Handlers instead of SIG_IGN, which the client would inherit.
         for name in (*_FOR_THE_CLIENT, *_PASSED_ON):
             if name in signal.Signals.__members__:
                 number = signal.Signals[name]
@@ -92,19 +92,18 @@ class ClientRun:
 
     @property
     def was_begun(self) -> bool:
-        """Whether the client was started."""
         return self._pid is not None
 
     def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run the client; returns its exit status as a shell does."""
+        """Run the client. Returns its exit status as a shell does."""
         if self._early is None:
-            # It inherits a lock that marks it as running (`settings_files`).
+            # The client inherits a lock that marks it as running (`settings_files`).
             process = subprocess.Popen(words, env=environment, close_fds=False)
             self._pid = process.pid
             if self._early is not None:
-                # It arrived in between, and only this process received it.
+                # A signal that arrived before the start, and reached only this process.
                 self._send(self._early)
-            # Only this process reaps the client from now on, so its process ID stays valid.
+            # Only this process reaps the client, so its process ID stays valid.
             status = process.wait() if os.name == "nt" else _waited(process.pid)
             process.returncode = status
         else:
@@ -120,14 +119,13 @@ class ClientRun:
 
     def _send(self, number: int) -> None:
         assert self._pid is not None
-        # It may have ended at this moment.
+        # The client may have ended at this moment.
         with suppress(ProcessLookupError):
             os.kill(self._pid, number)
 
 
 def _waited(pid: int) -> int:
-    """Wait for a child. If the child stops, this process stops, too, so that its shell notices, and continues with
-    it."""
+    """Wait for a child. If the child stops, stop this process, too, so that its shell notices, and continue with it."""
     with _signal_pipe() as pipe:
         while True:
             ended, status = os.waitpid(pid, os.WUNTRACED | os.WNOHANG)
@@ -138,15 +136,15 @@ def _waited(pid: int) -> int:
                 return os.waitstatus_to_exitcode(status)
             else:
                 os.kill(os.getpid(), signal.SIGSTOP)
-                # The shell continued this process alone: it meant the client, too.
+                # The shell continued this process alone, but meant the client, too.
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
 def _signal_pipe() -> Iterator[int]:
-    """A pipe that gets a byte for every signal, SIGCHLD included: a main thread blocked in `waitpid` would run its
-    handlers too late, since the kernel may give a signal to another thread."""
+    """A pipe that gets a byte for every signal, including SIGCHLD. A main thread blocked in `waitpid` would run its
+    handlers too late, since the kernel may deliver a signal to another thread."""
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     handler = signal.signal(signal.SIGCHLD, lambda number, frame: None)

@@ -1,4 +1,4 @@
-"""Clients: the settings by which each of them uses a gateway."""
+"""Launchable clients: the settings by which each of them uses a gateway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PART = 4
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
-    """Tokens; None is unknown."""
+    """Token limits; None is unknown."""
 
     window: int | None = None
     cap: int | None = None
@@ -34,7 +34,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
 
 
 def read_tokens(text: str, option: str) -> int:
-    """A number of tokens as people write it: 128k, 1m, 32768."""
+    """Parse a number of tokens: 128k, 1m, 32768."""
     match = _is_size(text.strip().replace("_", ""))
     tokens = round(float(match[1]) * _UNITS[match[2].lower()]) if match is not None else 0
     if not 0 < tokens <= _MAX_TOKENS:
@@ -47,7 +47,7 @@ KEY_VARIABLE = "DRAGOMAN_KEY"
 KEY_REMEDY = f"set {KEY_VARIABLE}, or name the file that holds it with --key-file"
 # The provider's name in clients that need one; they store sessions under it.
 PROVIDER = "dragoman"
-# By which the gateway knows the requests of one launch.
+# The header that identifies the requests of one launch.
 LAUNCH_HEADER = "x-dragoman-launch"
 
 
@@ -76,7 +76,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """All models, the requested one first."""
+        """All models, the requested ones first."""
         return tuple(dict.fromkeys((*self.requested_models, *self.others)))
 
     def sizes_of(self, name: str | None) -> Sizes:
@@ -86,12 +86,12 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """The start of a client: its environment and first arguments. It holds no secret."""
+    """The start of a client: its environment and first arguments. It contains no secret."""
 
-    # The variable that the client reads the key from.
+    # The variable from which the client reads the key.
     key_variable: str
     environment: Mapping[str, str]
-    # Variables that would lead it elsewhere.
+    # Variables that would lead the client elsewhere.
     removed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     # The option for a settings file, if the user's files win over the environment.
@@ -99,14 +99,11 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
 
 class LaunchableClient(Struct, frozen=True, kw_only=True):
-    """A program that can be launched."""
-
     name: str
     program: str
-    # Its package.
     package: str
     plan: Callable[[LaunchOptions], LaunchPlan]
-    # Whether it knows no model of its own, and whether it has work for a small one.
+    # Whether it has no default model, and whether it uses a small one.
     needs_model: bool = False
     has_small_model: bool = True
     # Whether it needs a list of models.
@@ -115,7 +112,7 @@ class LaunchableClient(Struct, frozen=True, kw_only=True):
     usual: str = ""
     # A hint for the user, shown once.
     hint: str = ""
-    # The option before a session ID that resumes it; the client's own hint works only with a launch.
+    # The option before a session ID that resumes it. The client's own hint works only with a launch.
     resumes: str
     # Settings that may lead it to another address, if it never called the gateway.
     elsewhere: str = ""
@@ -138,13 +135,13 @@ _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_M
 # Its maximum output for an unknown model. A conversation before its compaction may leave less room, and servers reject
 # requests beyond the window. The client therefore gets only smaller limits.
 _CLAUDE_OUTPUT = 32_000
-# The valid range of its compaction threshold; it rejects values outside, and obeys others.
+# The valid range of its compaction threshold. It rejects values outside.
 _CLAUDE_MIN_COMPACT_WINDOW, _CLAUDE_MAX_COMPACT_WINDOW = 100_000, 1_000_000
-# Headers of the user's own, one in a line.
+# The user's own headers, one per line.
 CLAUDE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # A name with this suffix states its context window.
 CLAUDE_SUFFIX = "[1m]"
-# Its ways around the gateway: keys of its own, logins, and other clouds.
+# Ways around the gateway: keys of its own, logins, and other clouds.
 _CLAUDE_ELSEWHERE = (
     "ANTHROPIC_API_KEY",
     "CLAUDE_CODE_OAUTH_TOKEN",
@@ -157,7 +154,7 @@ _CLAUDE_ELSEWHERE = (
 def _claude(launch_options: LaunchOptions) -> LaunchPlan:
     environment = {
         "ANTHROPIC_BASE_URL": launch_options.url,
-        # Its choice of models lists those of the gateway.
+        # Its model selection lists the models of the gateway.
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         # It sends session and subagent with each request.
         "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
@@ -185,7 +182,7 @@ def _claude(launch_options: LaunchOptions) -> LaunchPlan:
 
 
 def _codex(launch_options: LaunchOptions) -> LaunchPlan:
-    """Codex takes its settings from a file, or from its command line, which leaves the file alone."""
+    """Codex gets its settings on its command line, which leaves its file unchanged."""
     members: JsonObject = {
         "name": "Dragoman",
         "base_url": f"{launch_options.url}/v1",
@@ -207,24 +204,24 @@ def _codex(launch_options: LaunchOptions) -> LaunchPlan:
 
 
 def _toml(value: JsonValue) -> str:
-    """A value on one line: a text, a number or a truth value is written in TOML as it is in JSON."""
+    """A value on one line. Strings, numbers and booleans are the same in TOML as in JSON."""
     if not isinstance(value, dict):
         return encode_text(value)
     return f"{{ {', '.join(f'{name} = {_toml(inner)}' for name, inner in value.items())} }}"
 
 
-# It sends images and efforts only to models that are declared to accept them. Which do not, the gateway knows.
+# It sends images and efforts only to models that are declared to accept them. The gateway knows the exceptions.
 _OPENCODE_CONFIG = "OPENCODE_CONFIG_CONTENT"
 _OPENCODE_AGENTS = ("build", "plan")
 # OpenCode's maximum output, also for a model with unknown limits, and its largest budget for a title.
 _OPENCODE_OUTPUT, _OPENCODE_THINKING = 32_000, 16_000
-# Messages takes no smaller thinking budget.
+# The minimum thinking budget of Messages.
 _LEAST_THINKING = 1024
 _OPENCODE_ABLE: JsonObject = {"attachment": True, "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]}}
 
 
 def _opencode(launch_options: LaunchOptions) -> LaunchPlan:
-    """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
+    """OpenCode reads a full configuration from its environment, and merges it over the user's own."""
     options: JsonObject = {"baseURL": f"{launch_options.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"}
     if launch_options.launch:
         options["headers"] = {LAUNCH_HEADER: launch_options.launch}
@@ -238,7 +235,7 @@ def _opencode(launch_options: LaunchOptions) -> LaunchPlan:
     config: JsonObject = {"provider": {PROVIDER: provider}}
     if launch_options.model:
         config["model"] = model = f"{PROVIDER}/{launch_options.model}"
-        # A model that the user's files give to one of its own agents would go before that.
+        # A model that the user's files assign to one of its own agents would win otherwise.
         config["agent"] = {agent: {"model": model} for agent in _OPENCODE_AGENTS}
     if small := launch_options.small_model or launch_options.model:
         config["small_model"] = f"{PROVIDER}/{small}"
@@ -247,7 +244,7 @@ def _opencode(launch_options: LaunchOptions) -> LaunchPlan:
 
 
 def _given_config(own: Mapping[str, str]) -> JsonObject:
-    """The configuration that the user has in the environment; one that cannot be read is not ours to judge."""
+    """The configuration in the user's environment. An unreadable one is ignored: its client reports it."""
     text = own.get(_OPENCODE_CONFIG, "")
     try:
         given = decode(text.encode()) if text else {}
@@ -257,7 +254,7 @@ def _given_config(own: Mapping[str, str]) -> JsonObject:
 
 
 def merged(below: JsonObject, above: JsonObject) -> JsonObject:
-    """Two documents as one, in which the second wins."""
+    """Merge two documents. The second wins."""
     whole = {**below, **above}
     for name, value in above.items():
         other = below.get(name)
@@ -267,10 +264,10 @@ def merged(below: JsonObject, above: JsonObject) -> JsonObject:
 
 
 def _opencode_model(name: str, sizes: Sizes) -> JsonObject:
-    """A model as OpenCode declares it, always with a limit; a context of 0 is an unknown one. For titles OpenCode
-    requests a thinking budget of half of `output`, less one, on top of `output`. Without a limit that is -1, which
-    Messages refuses; with the model's cap, both exceed it. Where the budget would be below the least of Messages, the
-    model is declared without thinking."""
+    """A model as OpenCode declares it, always with a limit; a context of 0 is unknown. For titles OpenCode requests a
+    thinking budget of half of `output`, less one, on top of `output`. Without a limit that is -1, which Messages
+    rejects; with the model's maximum, both exceed it. If the budget would be below the minimum of Messages, the model
+    is declared without thinking."""
     cap = sizes.cap if sizes.cap or sizes.window else _OPENCODE_OUTPUT
     output = sizes.output or _OPENCODE_OUTPUT
     if cap is not None and cap < _OPENCODE_OUTPUT + _OPENCODE_THINKING:

@@ -1,4 +1,5 @@
-"""The gateway that a client is pointed to: the one that runs, or one that is started for as long as the client runs."""
+"""Gateway access for commands and launched clients: finds the running gateway, queries it, or starts one that lives as
+long as the client."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _RESPONSE_SECONDS = 3.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 45.0
 _MAX_GREETING_BYTES = 65536
-# It may query other processes first.
+# The gateway may query other processes first.
 _STATUS_SECONDS = 10.0
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
 # A gateway waits this long for its providers, and a little more.
@@ -37,21 +38,21 @@ _MAX_NAMES_BYTES = 64 * 1024 * 1024
 _NO_KEY = 401
 # More names are queried as a full list.
 MAX_NAMES = 50
-# The responses of a gateway are computed with and shown, so that numbers need not keep their spelling.
+# The responses are only computed with and displayed, so numbers need not keep their spelling.
 _PAGE = msgspec.json.Decoder()
 # A private gateway uses a free port of this machine, so that no other program depends on it.
 _OWN = ("--host", "127.0.0.1", "--port", "0", "--lifeline")
 _NO_LOG = ("--log", "off")
-# The start of a gateway's first line; the address follows up to a comma.
+# The start of a gateway's first line. The address follows, up to a comma.
 _GREETING = "dragoman listens on "
 
 
-# Where a gateway of this machine can be reached, the usual one first.
+# The loopback addresses of a gateway, the usual one first.
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
 class PageError(DragomanError):
-    """A page that a gateway refuses: its status, and its message."""
+    """A gateway's error response: its status and message."""
 
     def __init__(self, url: str, fails: str, status: int, reason: str) -> None:
         self.status = status
@@ -76,16 +77,17 @@ class _NamesPage(msgspec.Struct):
 
 
 def addresses_of(server: Server) -> list[str]:
-    """Where the configured gateway may listen on this machine, the likeliest address first."""
+    """Addresses at which the configured gateway may listen on this machine, the likeliest first."""
     hosts = reversed(_LOOPBACK) if server.host == "::1" else _LOOPBACK
     return [address_to_call(host, server.port) for host in hosts]
 
 
 def find_running(server: Server) -> str | None:
-    """The address of the gateway that runs at the configured address; a port of another user is an error."""
+    """The address of the running gateway. A port of another user is an error."""
     if not server.port:
         return None
-    # Before, so that a foreign process gets no request, and after, since another may have started in between.
+    # Checked before the request, so that a foreign process gets none, and after it, since another process may have
+    # started.
     owners = owners_of(server.port)
     if owners:
         _check_owners(server, owners)
@@ -97,7 +99,7 @@ def find_running(server: Server) -> str | None:
 
 
 def _check_owners(server: Server, owners: frozenset[int]) -> None:
-    """Refuse a port that is not this user's, nor root's, or only in part."""
+    """Reject a port unless its listeners belong to this user or root."""
     others = ", ".join(f"uid {owner}" for owner in foreign_users(owners)) or ("" if owners else "unknown")
     if others:
         place = addresses_of(server)[0]
@@ -105,12 +107,11 @@ def _check_owners(server: Server, owners: frozenset[int]) -> None:
 
 
 def is_running(url: str) -> bool:
-    """Whether a gateway answers there."""
     return greeting_of(url) is not None
 
 
 def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
-    """The identification of a gateway; None if none answers there."""
+    """The identification of a gateway, or None."""
     import http.client
 
     try:
@@ -121,24 +122,22 @@ def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | No
 
 
 def status_of(url: str, key: str) -> JsonObject:
-    """The status of a gateway and its providers."""
     return _page(url, key, "GET", "/status", None, {}, "does not report its status")
 
 
 def reset_target(url: str, key: str, target: str) -> JsonObject:
-    """Reset a target at a gateway; returns its previous state."""
+    """Reset a target. Returns its previous state."""
     return _page(url, key, "POST", "/status", encode({"reset": target}), {}, "does not reset the target")
 
 
 def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, client: str) -> JsonObject:
-    """The plan of a gateway for a request, with reasons; `query` has the parameters besides its body."""
+    """The plan of a gateway for a request, with reasons. `query` has the parameters besides its body."""
     headers = {"content-type": "application/json", "user-agent": client}
     fails = "does not explain the route"
     return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)
 
 
 def launch_of(url: str, key: str, name: str) -> Launch:
-    """The counts of a gateway for a launch."""
     page = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not report the launch")
     try:
         return msgspec.convert(page, Launch)
@@ -151,7 +150,7 @@ def launch_of(url: str, key: str, name: str) -> Launch:
 def _page(
     url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
 ) -> JsonObject:
-    """A page of a gateway; `fails` completes the error message."""
+    """Request a page of a gateway. `fails` completes the error message."""
     import http.client
 
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
@@ -168,7 +167,7 @@ def _page(
 
 
 def _refused(url: str, key: str, fails: str, status: int, content: bytes) -> PageError:
-    """The error for a page that a gateway refuses, with its message. That for a missing key is for other programs."""
+    """The error for an error response of a gateway, with its message. A missing key has its own text."""
     if status == _NO_KEY and not key:
         return PageError(url, fails, status, f"a gateway key is required: {KEY_REMEDY}")
     try:
@@ -199,7 +198,7 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
 
 
 class Fetched(NamedTuple):
-    """A response: its status, its body, and its headers as they were sent."""
+    """A response: its status, its body, and its headers as received."""
 
     status: int
     body: bytes
@@ -215,8 +214,8 @@ def fetch(
     body: bytes | None = None,
     headers: Mapping[str, str] = {},
 ) -> Fetched:
-    """The response to one request below an address."""
-    # Here and above: a gateway imports this module, and calls no other one.
+    """Send one request to an address."""
+    # Imported here and above, because a gateway imports this module without calling another gateway.
     import http.client
 
     place = urlsplit(url)
@@ -232,18 +231,18 @@ def fetch(
 
 @contextmanager
 def gateway_started(arguments: Sequence[str], environ: Mapping[str, str], log: str | None = None) -> Iterator[str]:
-    """Start a gateway, give its address, and end it in the end; `log` is the file that its log goes to."""
+    """Start a gateway, yield its address, and stop it at the end. `log` is its log file."""
     logged = _NO_LOG if log is None else ("--log-file", log)
     process = subprocess.Popen(
-        # The current directory is no place to find modules in: they may have come with a checkout.
+        # Without -P, modules would be imported from the current directory, which may be a checkout.
         [sys.executable, "-P", "-m", "dragoman", "serve", *arguments, *_OWN, *logged],
         env=environ,
-        # Its lifeline: it is never written to, and ends with this process, however that ends.
+        # The lifeline: nothing is written to it, and it closes with this process, however that ends.
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Out of reach of the terminal: Ctrl-C is for the client.
+        # A session of its own, because Ctrl-C in the terminal is meant for the client.
         start_new_session=True,
     )
     try:
@@ -261,7 +260,7 @@ def gateway_started(arguments: Sequence[str], environ: Mapping[str, str], log: s
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    # SIGTERM would have it serve on for a while: there is no balancer that must notice.
+    # SIGTERM would delay the shutdown for a load balancer, which a private gateway does not have.
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_STOP_SECONDS)
@@ -273,7 +272,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class _Output:
-    """The output of a process, read to its end, so that it never blocks; the start is stored."""
+    """Reads the output of a process to its end, so that it never blocks. The start is stored."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._lines: list[str] = []
@@ -282,7 +281,7 @@ class _Output:
         self._thread.start()
 
     def _read(self, stream: IO[str]) -> None:
-        # A stream that is closed meanwhile has ended.
+        # The stream was closed meanwhile.
         with stream, suppress(ValueError):
             for line in stream:
                 if len(self._lines) < 100:
@@ -291,11 +290,11 @@ class _Output:
         self._begun.set()
 
     def first_line(self, timeout: float) -> str:
-        """The first line, or nothing if there was none in time."""
+        """The first line, or "" after the timeout."""
         self._begun.wait(timeout)
         return self._lines[0] if self._lines else ""
 
     def all(self) -> str:
-        """The stored output, once the process has ended or its end was not reached."""
+        """The stored output, once the process has ended, or after a timeout."""
         self._thread.join(_RESPONSE_SECONDS)
         return "".join(self._lines)

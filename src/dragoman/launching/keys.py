@@ -1,4 +1,5 @@
-"""Keys: the one that opens the gateway, and where it was found. The gateway knows digests alone, so users give it."""
+"""Gateway keys of commands and launched clients: finds the key to send. The gateway stores only digests, so the user
+provides the key."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from dragoman.errors import DragomanError
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.launching.clients import KEY_REMEDY, KEY_VARIABLE
 
-# Clients insist on some key; a gateway without keys looks at none.
+# Clients require some key. A gateway without keys ignores it.
 PLACEHOLDER = "none"
 
 
 class GivenKey(Struct, frozen=True, kw_only=True):
-    """A key, and the file it was read from, if it was not in the environment."""
+    """A key, and the file it was read from, if any."""
 
     text: str
     file: str | None = None
-    # Whether it was made here, for one gateway.
+    # Whether it was created here, for one gateway.
     is_new: bool = False
 
     def __repr__(self) -> str:
@@ -29,18 +30,18 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it is no secret, because it opens nothing."""
+        """Whether it is no secret, because no gateway accepts it."""
         return self.text == PLACEHOLDER
 
     @property
     def sent(self) -> str:
-        """The key that goes out; "" for a placeholder."""
+        """The key to send; "" for a placeholder."""
         return "" if self.is_placeholder else self.text
 
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
     """The key to send, even if this configuration has none: the running gateway may have another configuration."""
-    # Only commands that call a gateway look into its database.
+    # Imported here, because only commands that call a gateway read its database.
     from dragoman.store.identity_file import may_accept, requires_keys
 
     given, database = _given(environ, file), settings.storage.location
@@ -59,8 +60,8 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
 
 
 def key_of_own(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key for a gateway of one client: the user's, else a new one: all users of the machine reach its port. Such a
-    gateway has the keys of the configuration, and none of the database."""
+    """The key for a client's private gateway: the user's, otherwise a new one, because all users of the machine reach
+    its port. Such a gateway has the keys of the configuration, and none of the database."""
     if settings.keys and _given(environ, file).text:
         given = find_key(settings, environ, file)
         if _is_configured(settings, given):
@@ -82,7 +83,8 @@ def _given(environ: Mapping[str, str], file: str | None) -> GivenKey:
 
 
 def _sendable(text: str, place: str) -> str:
-    """A key that a header can carry. All that `dragoman key new` prints, for example, is none."""
+    """Return a key that a header can carry, or raise an error. The full output of `dragoman key new`, for example, is
+    rejected."""
     if not (text.isascii() and text.isprintable()):
         raise DragomanError(
             f"{place} holds more than a key, or another text: "

@@ -1,4 +1,5 @@
-"""Local servers on the usual ports. Another user's do not count: prompts are sent there (decision 29)."""
+"""Local model servers on the usual ports. Servers of other users are ignored, because prompts are sent there (decision
+29)."""
 
 from __future__ import annotations
 
@@ -13,15 +14,14 @@ from dragoman.launching.port_owners import TABLES, foreign_users, owners_of
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
-# Timeout of a check for a local server.
 TIMEOUT = 0.3
 _MAX_LIST_BYTES = 4 * 1024 * 1024
-# Below are the accounts that an administrator's installer made for services, as that of Ollama on Linux.
+# Lower user IDs are accounts of services, such as Ollama's on Linux.
 _FIRST_PERSON = 1000
 
 
 def foreign_user_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
-    """The other user who listens at a port; None if no process listens, or the system does not report it."""
+    """Another user who listens at a port; None if no process listens, or the system does not report it."""
     persons = [owner for owner in foreign_users(owners_of(port, tables) or frozenset()) if owner >= _FIRST_PERSON]
     return persons[0] if persons else None
 
@@ -32,13 +32,13 @@ def port_of(base_url: str) -> int:
 
 
 def models_at(base_url: str, timeout: float = TIMEOUT) -> tuple[str, ...] | None:
-    """The models that a server lists below an address; None if none answers there in time."""
+    """The models that a server at an address lists; None if it does not respond in time."""
     place = urlsplit(base_url)
     try:
         connected = socket.create_connection((place.hostname or "", port_of(base_url)), timeout)
     except OSError:
         return None
-    # Most of a gateway does without it, and most machines have no such server.
+    # Imported here, because most machines have no such server.
     import http.client
 
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
@@ -51,19 +51,19 @@ def models_at(base_url: str, timeout: float = TIMEOUT) -> tuple[str, ...] | None
             return None
         return tuple(model.id for model in decode_models(listing, "openai"))
     except (OSError, http.client.HTTPException, DragomanError):
-        # Whatever is there, it is no such server.
+        # The response is not that of a model server.
         return None
     finally:
         connection.close()
 
 
 def local_models_of(settings: Settings) -> dict[str, tuple[str, ...]]:
-    """The models of the local servers that the settings know and that answer, by the server's name."""
+    """The models of the configured local servers that respond, by the server's name."""
     return find_local_models({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
 
 
 def find_local_models(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Those of some addresses, by name, at which a server of this person answers; with its models."""
+    """The addresses at which a server of this user responds, by name, with its models."""
 
     def list_models(base_url: str) -> tuple[str, ...] | None:
         return None if foreign_user_at(port_of(base_url)) is not None else models_at(base_url)

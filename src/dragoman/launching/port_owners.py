@@ -1,4 +1,4 @@
-"""Listeners: whose a port of this machine is, and which process has it. The listener gets prompts and keys."""
+"""Port owners: the users and processes that listen at a port of this machine. The listener gets prompts and keys."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-# One line for each socket: https://docs.kernel.org/networking/proc_net_tcp.html
+# One line per socket: https://docs.kernel.org/networking/proc_net_tcp.html
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-# One folder for each process: https://docs.kernel.org/filesystems/proc.html
+# One directory per process: https://docs.kernel.org/filesystems/proc.html
 PROCESSES = Path("/proc")
 _LISTENS = "0A"
 _ROOT = 0
@@ -21,7 +21,7 @@ def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | No
 
 
 def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> list[int]:
-    """The processes that listen at a port and were not started by another of them, as far as this user may know."""
+    """The processes that listen at a port, without child processes of these, as far as this user may read them."""
     sockets = {f"socket:[{fields[9]}]" for fields in _listening(port, tables) or ()}
     if not sockets:
         return []
@@ -30,7 +30,7 @@ def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = P
 
 
 def _has_open(process: Path, sockets: Set[str]) -> bool:
-    """Whether a process has one of these sockets open; processes of other users cannot be read, and some end
+    """Whether a process has one of these sockets open. Processes of other users are unreadable, and some end
     meanwhile."""
     try:
         return any(str(link.readlink()) in sockets for link in (process / "fd").iterdir())
@@ -40,14 +40,13 @@ def _has_open(process: Path, sockets: Set[str]) -> bool:
 
 def _parent_of(process: Path) -> int:
     try:
-        # The name is in brackets and may be any text; state and parent follow it.
+        # The name is in parentheses and may be any text. State and parent follow it.
         return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):
         return 0
 
 
 def foreign_users(owners: frozenset[int]) -> list[int]:
-    """Users other than this one and root."""
     return sorted(owners - {_ROOT, os.geteuid()})
 
 

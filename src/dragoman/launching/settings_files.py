@@ -1,5 +1,5 @@
-"""Settings files: how a launch overrides a client's own files without touching them (decision 30). Claude Code prefers
-the variables of its settings to its environment, so it gets them as settings, too, in a file: command lines are visible
+"""Settings files: override a client's own files for one launch without changing them (decision 30). Claude Code prefers
+the variables in its settings to its environment, so it gets them in a settings file as well: command lines are visible
 to other users. The user's other settings stay in force. The next launch removes the file of a killed one."""
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MANAGED = (
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
 )
 _MANAGED_DIRECTORY = "managed-settings.d"
-# A program of the user's that prints a key would win over ours.
+# A user's program that prints a key would win over the launch's key.
 _HELPER = "apiKeyHelper"
 _MAX_FILE_BYTES = 1024 * 1024
-# The directory of a launch, and the file in it that holds the key.
+# The directory of a launch, and the file in it with the key.
 _PREFIX, _FILE = "dragoman-launch-", "settings.json"
 # Variables that exclude this machine from a proxy.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 
 
 def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's variables as the client would see them: those of its settings go before the environment."""
+    """The user's variables as the client sees them: those of its settings win over the environment."""
     if not plan_option:
         return dict(environ)
     given, _ = taken_out(plan_option, arguments)
@@ -42,10 +42,10 @@ def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[s
 
 
 def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObject) -> JsonObject:
-    """The settings of a launch: the environment's, over those of the user's command line."""
+    """The settings of a launch: its environment, merged over the settings of the user's command line."""
     names = (*plan.environment, plan.key_variable, *_EXCEPTIONS)
     env: JsonObject = {name: environment[name] for name in names if name in environment}
-    # They are set to empty: a file cannot remove variables of another one.
+    # Set to empty, because a file cannot remove variables of another one.
     env |= dict.fromkeys(plan.removed, "")
     return merged(given, {"env": env, _HELPER: ""})
 
@@ -54,7 +54,7 @@ def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObj
 def command_line(
     program: str, plan: LaunchPlan, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[list[str]]:
-    """The command that starts the client, and, while it runs, the settings file that it names."""
+    """Yield the command that starts the client. Its settings file exists until the end of the block."""
     remove_stale()
     if not plan.settings:
         yield [program, *plan.arguments, *arguments]
@@ -78,7 +78,8 @@ def _own_directory() -> Iterator[Path]:
 
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Before a key is in it: a locked file is in use. The client inherits the lock, and may outlive us.
+            # Locked before the key is written: a locked file is in use. The client inherits the lock, and may outlive
+            # this process.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.set_inheritable(descriptor, True)
             yield Path(name)
@@ -87,7 +88,7 @@ def _own_directory() -> Iterator[Path]:
 
 
 def remove_stale() -> None:
-    """Remove the keys of launches that were killed: those in directories whose lock no process holds any more."""
+    """Delete the files of killed launches: those in directories whose lock no process holds."""
     if os.name == "nt":
         return
     import fcntl

@@ -1,4 +1,5 @@
-"""Shells: a launch plan as lines for `eval "$(dragoman env claude)"`, with the variable or file of a secret key."""
+"""Shell syntax: formats a launch plan as lines for `eval "$(dragoman env claude)"`. The key is read from its variable
+or file."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dragoman.launching.keys import GivenKey
 
 
 class Shell(Struct, frozen=True, kw_only=True):
-    """The syntax of one kind of shell; `{name}` and `{value}` are the variable and its quoted value."""
+    """The syntax of one kind of shell. `{name}` and `{value}` are the variable and its quoted value."""
 
     quote: Callable[[str], str]
     sets: str
@@ -20,7 +21,7 @@ class Shell(Struct, frozen=True, kw_only=True):
     # The syntax of a variable's value and of a file's content.
     variable: str
     content: str
-    # A function that calls the program of its name with additional arguments before the user's, and how to remove it.
+    # A function that calls the program of its name with additional arguments before the user's, and its removal.
     function: str
     forgets: str
 
@@ -62,7 +63,7 @@ SHELLS: Mapping[str, Shell] = {
 
 
 def shell_lines(plan: LaunchPlan, program: str, key: GivenKey, shell: Shell) -> list[str]:
-    """The lines of a shell after which the program, started by hand, behaves as in a launch."""
+    """The lines after which the program, started by hand, behaves as in a launch."""
     lines = [shell.removes.format(name=name) for name in plan.removed]
     lines += [shell.sets.format(name=name, value=shell.quote(value)) for name, value in plan.environment.items()]
     value = _key_value(key, shell)
@@ -82,7 +83,7 @@ def undo_lines(
     restored: Sequence[str] = (),
 ) -> list[str]:
     """The lines that undo it, as comments at the end: a forgotten variable misleads its client for weeks. `restored`
-    variables get their old value back; the old values of others may be secret."""
+    variables get their old value back. Old values of others are left out, because they may be secret."""
     names = dict.fromkeys(plan.environment)
     if _key_value(key, shell) != shell.variable.format(name=plan.key_variable):
         names[plan.key_variable] = None

@@ -1,4 +1,4 @@
-"""Totals of a launch, in one line."""
+"""Launch summary: the totals of a launch in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from dragoman.model.features import weight_of
 from dragoman.prices.money import least_dollars, short_dollars
 
-# Maximum names of losses in the summary, the most frequent first.
+# Maximum features of losses in the summary, the most frequent first.
 _MAX_LISTED = 8
 
 
@@ -21,17 +21,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    # None from a gateway without it.
+    # None if the gateway does not report it.
     cost_nano_usd: int | None = None
     unpriced_requests: int = 0
     losses: Mapping[str, int] = {}
-    # The session that can be resumed, by the client's own id; "" if none got an answer.
+    # The session that can be resumed, by the client's own ID; "" without a response.
     session: str = ""
     processes: tuple[str, ...] = ()
 
 
 def summary(launch: Launch, before: Launch) -> str:
-    """The totals of a launch in words; if a counting process ended since `before`, they are a minimum."""
+    """Format the totals of a launch. If a counting process ended since `before`, they are a minimum."""
     parts = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
     parts.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
     parts += _cost(launch)
@@ -41,7 +41,7 @@ def summary(launch: Launch, before: Launch) -> str:
 
 
 def _cost(launch: Launch) -> list[str]:
-    """The cost; without a price it is unknown, not free."""
+    """The cost. Without a price it is unknown, not free."""
     cost, unpriced = launch.cost_nano_usd, launch.unpriced_requests
     if cost is None:
         return []
@@ -52,9 +52,9 @@ def _cost(launch: Launch) -> list[str]:
 
 
 def short(number: int) -> str:
-    """A short number: 812k, 1.2M."""
+    """Format a number briefly: 812k, 1.2M."""
     for unit, size in (("M", 1_000_000), ("k", 1000)):
-        # A number that rounds to a thousand of the smaller unit is one of this.
+        # A number that rounds to a thousand of the smaller unit belongs to this one.
         if number >= size - size // 2000:
             value = number / size
             return f"{value:.1f}".removesuffix(".0") + unit if value < 9.95 else f"{value:.0f}{unit}"
