@@ -1,7 +1,8 @@
 """Stream events: a response as a sequence of frozen values, and the legal orders of these values.
 
-stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed note   = UsageReported | Heartbeat |
-ChoiceReported, which comes before Stopped each index: PartStarted once, PartGrew while open, PartEnded once
+stream = Started (part event | note)* (Stopped note*)? (Ended | Failed)  |  Failed
+note   = UsageReported | Heartbeat | ChoiceReported, which comes before Stopped
+each index: PartStarted once, PartGrew while open, PartEnded once
 
 Parts may overlap. An encoder whose protocol has no overlapping parts serialises them first
 (`rules.part_serializer`)."""

@@ -3,15 +3,16 @@ repeated in full, or cumulative.
 
 Each fragment is emitted once, and two values for one call are never joined:
 
-so far               next fragment                               action nothing              `{}` or `null`
-held: many servers send it before the real arguments held                 text other than white space
-replaces the held text incomplete value     the same text again and more                only the new text is emitted
+so far               next fragment                               action
+nothing              `{}` or `null`                              held: many servers send it before the real arguments
+held                 text other than white space                 replaces the held text
+incomplete value     the same text again and more                only the new text is emitted
 before a value       the same text, which may be that value      held until the next fragment or the end decides
-incomplete value     other text                                  emitted complete value       the same value, in any
-spelling or as a     ignored
+incomplete value     other text                                  emitted
+complete value       the same value, in any spelling or as a     ignored
                      JSON string, also in pieces
-complete value       `{}`, or text that never gets complete      surplus, reported at the end complete value
-another complete value                      an error: it is unclear which value is meant"""
+complete value       `{}`, or text that never gets complete      surplus, reported at the end
+complete value       another complete value                      an error: it is unclear which value is meant"""
 
 from __future__ import annotations
 

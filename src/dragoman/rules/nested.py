@@ -3,9 +3,9 @@
 metadata.raw             OpenRouter: text or JSON, with `provider_name`
                          https://openrouter.ai/docs/api-reference/errors
 message, error, details  JSON as text (Vertex and Copilot proxies): https://github.com/caozhiyuan/copilot-api/issues/339
-message                  JSON after words (LiteLLM): https://github.com/openai/codex/issues/8100 error, innererror, …
-objects: Azure, https://learn.microsoft.com/azure/ai-services/openai/how-to/content-filter detail, errors, details
-lists: FastAPI, https://fastapi.tiangolo.com/tutorial/handling-errors
+message                  JSON after words (LiteLLM): https://github.com/openai/codex/issues/8100
+error, innererror, …     objects: Azure, https://learn.microsoft.com/azure/ai-services/openai/how-to/content-filter
+detail, errors, details  lists: FastAPI, https://fastapi.tiangolo.com/tutorial/handling-errors
 
 Nesting depth and text length are limited."""
 

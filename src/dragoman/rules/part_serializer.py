@@ -3,12 +3,12 @@
 Messages and Responses clients support one open block at a time. Events of other parts wait, in order of first
 appearance, until the open part ends. A text part starts with its first text that is not blank.
 
-state of a part      its next event                      action HELD  (text, blank)  text that is not blank
-announced with all held text HELD                 end                                 its white space moves to the next
-part if that is text;
+state of a part      its next event                      action
+HELD  (text, blank)  text that is not blank              announced with all held text
+HELD                 end                                 its white space moves to the next part if that is text;
                                                          otherwise it is dropped and reported
-WAITING              any                                 queued behind the open part OPEN                 growth, end
-emitted at once; after the end the first waiting part opens"""
+WAITING              any                                 queued behind the open part
+OPEN                 growth, end                         emitted at once; after the end the first waiting part opens"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Pauses: joins the streams of a provider that pauses until the request is repeated (`pause_turn`) into one response
 (mapping.md §13).
 
-state     an event arrives FIRST     passes; a pause ─▶ PAUSED PAUSED    dropped: the rest of this stream has no content
+state     an event arrives
+FIRST     passes; a pause ─▶ PAUSED
+PAUSED    dropped: the rest of this stream has no content
 LATER     `Started` is dropped, part indexes continue, token counts are added up; a pause ─▶ PAUSED
 
 `resumed` moves the stage from PAUSED to LATER. After `RESUMES` continuations a pause passes through."""

@@ -1,8 +1,8 @@
 """Rejected reasoning: detects that a provider rejected a request for its reasoning, and selects the remedy (V11).
 
-SEALS    a signature in the history was rejected: retry without the signatures LOOP     turns lack the reasoning that
-thinking requires: retry with a placeholder, or without thinking CALLS    a call lacks its signature: retry with the
-placeholder for a missing signature
+SEALS    a signature in the history was rejected: retry without the signatures
+LOOP     turns lack the reasoning that thinking requires: retry with a placeholder, or without thinking
+CALLS    a call lacks its signature: retry with the placeholder for a missing signature
 
 Only wordings that were observed count: a retry without reasoning for another reason would be a needless loss."""
 

@@ -2,10 +2,11 @@
 
 bytes ─▶ `source`: SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ client side ─▶ bytes; `tap` watches
 
-client side   condition                         handling of events Translation   the protocols differ
-[PartSerializer] ─▶ StreamEncoder Relay         the protocols are the same        frames are forwarded unchanged
-Collection    the client requested no stream    events are folded into the full response, sent at the end Summary
-a compaction's summary (K1)       events are folded into the compaction, sent at the end as a stream
+client side   condition                         handling of events
+Translation   the protocols differ              [PartSerializer] ─▶ StreamEncoder
+Relay         the protocols are the same        frames are forwarded unchanged
+Collection    the client requested no stream    events are folded into the full response, sent at the end
+Summary       a compaction's summary (K1)       events are folded into the compaction, sent at the end as a stream
 
 Bytes that begin with `{` are a full response, sent when the call is over (S12). However the provider ends, the client's
 stream ends in its own protocol: with its terminator if the response was complete, else with its error form."""

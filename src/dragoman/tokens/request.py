@@ -2,9 +2,10 @@
 
 text                a tokenizer if one is installed, else the estimate; times the factor of the family; very long text
                     is sampled
-tools               in the form that the model family gets them pictures, pages     by their size in pixels, never by
-their bytes reasoning           one of: its text, its encrypted form, its summary framing             a few tokens for
-each message, call and result"""
+tools               in the form that the model family gets them
+pictures, pages     by their size in pixels, never by their bytes
+reasoning           one of: its text, its encrypted form, its summary
+framing             a few tokens for each message, call and result"""
 
 from __future__ import annotations
 
