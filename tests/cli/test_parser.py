@@ -187,6 +187,7 @@ ANY_TEXT = {
         "--config",
         "--env-file",
         "--first-key",
+        "--grant",
         "--host",
         "--ignore",
         "--key",

@@ -16,7 +16,7 @@ SECTIONS = ("Get started", "Guides", "Reference", "Library")
 NAMES = [name for section in SECTIONS for name in doors()[section] if Path(name).name not in ELSEWHERE]
 WRITTEN = [ROOT / f"{name}.md" for name in NAMES if Path(name).name not in GENERATED | {"performance"}]
 # Words of all hand-written pages for users together, code left out; what grows beyond it belongs in docs/internals.
-MOST_WORDS = 16_000
+MOST_WORDS = 17_500
 # A page shows its first command, or its first block of any kind, within so many lines.
 FIRST_BLOCK = 14
 _FENCE = re.compile(r"^```")

@@ -1,4 +1,4 @@
-"""`dragoman db`: the file in which exchanges are recorded: whether it is whole, and all of it for other programs."""
+"""`dragoman db`: the database of a gateway: whether it is whole, its migration, and its records for other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from dragoman.cli import documents
+from dragoman.cli import db_import, db_migrate, documents
 from dragoman.cli.record_file import add_config, find_record_file, ingest, now_in_micro, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
 from dragoman.cli.usage import add_times
@@ -35,15 +35,16 @@ _BUFFER_BYTES = 1 << 16
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "db",
-        help="check the file of records, or export it",
-        description="The file in which exchanges are recorded (storage.path), and the journals beside it.",
+        help="check the database, migrate or import it, or export its records",
+        description="The database of the gateway (storage.path or storage.database), and the journals of this machine.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     check = actions.add_parser(
         "check",
         help="verify the records without changing them",
-        description="See whether the file is whole, its sums agree with its rows and with each other, what is referred "
-        "to is there, and journals can be read. Nothing is changed. The exit status is 1 if something is wrong.",
+        description="See whether the database is whole, its sums agree with its rows and with each other, what is "
+        "referred to is there, and journals can be read. Nothing is changed. The exit status is 1 if something is "
+        "wrong.",
     )
     check.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     export = actions.add_parser(
@@ -57,10 +58,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for action, run in ((check, run_check), (export, run_export)):
         add_config(action)
         action.set_defaults(run=run)
+    db_migrate.add(actions)
+    db_import.add(actions)
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Examine the file and its journals."""
+    """Examine the database and the journals."""
     from dragoman.records.integrity_check import check_integrity
 
     record_file = find_record_file(options)

@@ -39,6 +39,7 @@ class ImportedFile(Struct, frozen=True, kw_only=True):
 def check_import(path: Path, database: PostgresDatabase) -> None:
     """Refuse a file that cannot be imported, or a database that it cannot be imported into; nothing is changed."""
     with closing(_opened(path)), closing(administer(database)) as db:
+        postgres.is_present(db)
         if db.versions != (0, 0):
             _check_empty(db, database)
 

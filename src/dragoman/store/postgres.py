@@ -66,7 +66,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "23505": (StoreConflict, "another transaction added the same row"),
     "40001": (StoreConflict, "another transaction changed the same rows"),
     "40P01": (StoreConflict, "two transactions waited for each other"),
-    "42501": (StoreError, "its role lacks a privilege; a role that may change tables runs dragoman db migrate"),
+    "42501": (StoreError, "its role lacks a privilege: the owner of the tables runs dragoman db migrate --grant ROLE"),
     "42P01": (StoreError, "a table is missing: run dragoman db migrate"),
     "53100": (StoreFull, "the disk of the server is full"),
     "53300": (StoreBusy, "the server has no connection left: raise max_connections, or lower storage.connections"),

@@ -425,18 +425,20 @@ class NewerSchema(StoreError):
 def migrate(db: PostgresConnection, timeout: float = 60.0) -> None:
     """Bring a database to the present, with one transaction per step; several processes may try at once."""
     until = time.monotonic() + timeout
-    while not _is_present(db):
+    while not is_present(db):
         if not _advance(db):
             if time.monotonic() > until:
                 raise StoreBusy("another process migrates the database for too long")
             time.sleep(_RETRY)
 
 
-def _is_present(db: PostgresConnection) -> bool:
+def is_present(db: PostgresConnection) -> bool:
     """Whether the schema is the present one, or a later one that this release can use."""
     version, oldest = db.versions
     if oldest > len(STEPS):
-        raise NewerSchema("the database was written by a newer version")
+        raise NewerSchema(
+            "the database was migrated by a newer version; nothing was changed: use the release that migrated it"
+        )
     return version >= len(STEPS)
 
 
@@ -446,7 +448,7 @@ def _advance(db: PostgresConnection) -> bool:
     with Transaction(db):
         if db.row("SELECT pg_try_advisory_xact_lock(?)", (_LOCK,)) != (True,):
             return False
-        if not _is_present(db):
+        if not is_present(db):
             db.script(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
             version, _ = db.versions
             if version == 0:

@@ -1,0 +1,58 @@
+"""Privileges of roles: which one each object needs, which a role lacks, and how `serve` gets its own (decision 47)."""
+
+from __future__ import annotations
+
+from dragoman.errors import DragomanError
+from dragoman.store.connection import Transaction
+from dragoman.store.postgres import SCHEMA, PostgresConnection
+
+# What `serve` does with every table. It changes no table: months are added by a function of the owner's rights.
+_PRIVILEGES = "SELECT, INSERT, UPDATE, DELETE"
+_MISSING = f"""
+    SELECT privilege || ' on ' || name FROM (
+        SELECT 'USAGE' AS privilege, 'schema {SCHEMA}' AS name,
+            has_schema_privilege(to_regnamespace('{SCHEMA}'), 'USAGE') AS is_there
+        UNION ALL
+        SELECT privilege, c.relname, has_table_privilege(c.oid, privilege)
+            FROM pg_class c, unnest(string_to_array('{_PRIVILEGES}', ', ')) privilege
+            WHERE c.relnamespace = to_regnamespace('{SCHEMA}') AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+                AND (c.relname <> 'schema_version' OR privilege = 'SELECT')
+        UNION ALL
+        SELECT 'EXECUTE', p.proname, has_function_privilege(p.oid, 'EXECUTE') FROM pg_proc p
+            WHERE p.pronamespace = to_regnamespace('{SCHEMA}')
+    ) AS privileges WHERE NOT is_there ORDER BY 1
+"""
+_MAY_MIGRATE = f"""
+    SELECT CASE WHEN to_regnamespace('{SCHEMA}') IS NULL
+        THEN has_database_privilege(current_database(), 'CREATE')
+        ELSE (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = '{SCHEMA}') END
+"""
+
+
+def missing_privileges(db: PostgresConnection) -> list[str]:
+    """The privileges that `serve` needs and the present role lacks."""
+    return [row[0] for row in db.rows(_MISSING)]
+
+
+def may_migrate(db: PostgresConnection) -> bool:
+    """Whether the present role may make the tables, or change the ones that are there."""
+    return db.row(_MAY_MIGRATE) == (True,)
+
+
+def role_of(db: PostgresConnection) -> str:
+    """The name of the present role."""
+    return str(db.rows("SELECT current_user::text")[0][0])
+
+
+def grant_to(db: PostgresConnection, role: str) -> None:
+    """Give a role the privileges of `serve`, also for tables that the present role makes later."""
+    if not db.number("SELECT count(*) FROM pg_roles WHERE rolname = ?", (role,)):
+        raise DragomanError(f"there is no role {role}: create it with CREATE ROLE {role} LOGIN PASSWORD '…'")
+    statements = (
+        f"GRANT USAGE ON SCHEMA {SCHEMA} TO %I",
+        f"GRANT {_PRIVILEGES} ON ALL TABLES IN SCHEMA {SCHEMA} TO %I",
+        f"ALTER DEFAULT PRIVILEGES IN SCHEMA {SCHEMA} GRANT {_PRIVILEGES} ON TABLES TO %I",
+    )
+    with Transaction(db):
+        for statement in statements:
+            db.script(str(db.rows("SELECT format(?, CAST(? AS text))", (statement, role))[0][0]))
