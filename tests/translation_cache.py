@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable
 
 from msgspec import Raw
 
 from dragoman.gateway.forwarding.client_translations import TranslationMatch
 from dragoman.gateway.prefix_cache import PrefixCache, Scope
+from dragoman.rules.translated_parts import CachedState, GlancedRequest
 
 
 class CacheOfTests:
@@ -19,18 +20,20 @@ class CacheOfTests:
         self._protocol = protocol
         self._key = key
         self.results: Counter[str] = Counter()
-        self.members: Mapping[str, Raw] | None = None
+        self.glance: GlancedRequest | None = None
+
+    def find_tools(self, written: bytes, slot: Hashable) -> CachedState | None:
+        """Find tools."""
+        return self._prefixes.find(Scope(self._key, f"{self._protocol} tools"), written, slot)
 
     def match_tools(self, written: bytes) -> TranslationMatch:
         """Compare tools."""
-        return self._match(f"{self._protocol} tools", written)
+        scope = Scope(self._key, f"{self._protocol} tools")
+        return TranslationMatch(self._prefixes, self._prefixes.match(scope, written), least=0)
 
     def match_history(self, written: Raw) -> TranslationMatch:
         """Compare a history."""
-        return self._match(self._protocol, bytes(written))
-
-    def _match(self, protocol: str, written: bytes) -> TranslationMatch:
-        return TranslationMatch(self._prefixes, self._prefixes.match(Scope(self._key, protocol), written))
+        return TranslationMatch(self._prefixes, self._prefixes.match(Scope(self._key, self._protocol), bytes(written)))
 
     def count(self, result: str) -> None:
         """Count a look-up."""

@@ -207,3 +207,28 @@ def test_what_was_cleared_does_not_come_back_by_a_request_under_way() -> None:
     cache.clear()
     cache.store(match, HINTS, Made("late"))
     assert (cache.size, found(cache, *"abcdef")) == (0, None)
+
+
+def test_an_array_is_found_as_a_whole_however_small_it_is() -> None:
+    cache = PrefixCache()
+    for texts in ("a", "abcdef"):
+        match = cache.match(SCOPE, array(*texts))
+        cache.store(match, HINTS, Made(texts), least=0)
+        assert cache.find(SCOPE, array(*texts), HINTS) == Made(texts)
+        assert cache.find(SCOPE, array(*texts, "more"), HINTS) is None
+        assert cache.find(SCOPE, array(*texts[:-1], "X"), HINTS) is None
+        assert cache.find(Scope("bob", "chat"), array(*texts), HINTS) is None
+        assert cache.find(SCOPE, array(*texts), "translation") is None
+    cache.clear()
+    assert cache.find(SCOPE, array("a"), HINTS) is None
+
+
+def test_a_small_array_that_is_found_stays_longer_than_one_that_is_not() -> None:
+    cache = PrefixCache(max_bytes=20_000)
+    for name in "ab":
+        cache.store(cache.match(SCOPE, array(name)), HINTS, Made(name), least=0)
+    for number in range(20):
+        assert cache.find(SCOPE, array("a"), HINTS) == Made("a")
+        cache.store(cache.match(SCOPE, array(str(number))), HINTS, Made("other"), least=0)
+        assert cache.size <= 20_000
+    assert cache.find(SCOPE, array("b"), HINTS) is None

@@ -77,36 +77,41 @@ def _loop(protocol: str, random: Random) -> JsonList:
     ]
 
 
-def _tools(protocol: str, number: int) -> JsonList:
+def _tools(protocol: str, number: int, description: str) -> JsonList:
     schema: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     names = ["read", "write", "a name with blanks", *[f"tool_{index}" for index in range(number)]]
-    described = "Works on files. " * 40
     if protocol == MESSAGES:
-        return [{"name": name, "description": described, "input_schema": schema} for name in names]
+        return [{"name": name, "description": description, "input_schema": schema} for name in names]
     if protocol == CHAT:
         return [
-            {"type": "function", "function": {"name": name, "description": described, "parameters": schema}}
+            {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
             for name in names
         ]
-    return [{"type": "function", "name": name, "description": described, "parameters": schema} for name in names]
+    return [{"type": "function", "name": name, "description": description, "parameters": schema} for name in names]
 
 
-def calls(seed: int, length: int = 8) -> Iterator[Call]:
-    """The calls of one agent: its history grows, and sometimes changes in another way."""
+def calls(seed: int, length: int = 8, *, is_short: bool = False) -> Iterator[Call]:
+    """The calls of one agent: its history grows, and sometimes changes in another way. Short ones are too short for a
+    cache of histories."""
     random = Random(seed)
+    padding, description = ("Hello.", "Works on files.") if is_short else (_PADDING, "Works on files. " * 40)
+    # Short ones are mostly of the usual shapes.
+    share_of_loops = 0.9 if is_short else 0.6
     source = random.choice(PROTOCOLS)
     target = random.choice([one for one in TARGETS if one[0] != source])
-    greeting: JsonObject = {"role": "user", "content": f"{seed} {_PADDING}"}
+    greeting: JsonObject = {"role": "user", "content": f"{seed} {padding}"}
     if source == RESPONSES:
         greeting["type"] = "message"
     history: JsonList = [greeting]
     if source != MESSAGES and random.random() < 0.5:
         history.insert(0, {**greeting, "role": random.choice(["system", "developer"]), "content": "Be brief."})
-    tools = random.choice([None, _tools(source, 0), _tools(source, 4)])
+    tools = random.choice([None, _tools(source, 0, description), _tools(source, 4, description)])
     rest = _rest(source, random)
     for _ in range(length):
         for _ in range(random.randrange(1, 3)):
-            history = history + (_loop(source, random) if random.random() < 0.6 else random.choice(_fragments(source)))
+            history = history + (
+                _loop(source, random) if random.random() < share_of_loops else random.choice(_fragments(source))
+            )
         chance = random.random()
         if chance < 0.06:
             history = history[: random.randrange(1, len(history) + 1)]
@@ -118,7 +123,7 @@ def calls(seed: int, length: int = 8) -> Iterator[Call]:
         elif chance < 0.20:
             rest = _rest(source, random)
         elif chance < 0.24:
-            tools = random.choice([None, _tools(source, 0), _tools(source, 4)])
+            tools = random.choice([None, _tools(source, 0, description), _tools(source, 4, description)])
         body: JsonObject = {**rest, HISTORY[source]: _marked(history) if source == MESSAGES else history}
         if tools is not None:
             body["tools"] = tools

@@ -11,8 +11,11 @@ too."""
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from dragoman.wire.common_prefix import (
     ArrayTail,
@@ -26,12 +29,12 @@ from dragoman.wire.common_prefix import (
 
 # Bytes of all arrays and states of one worker.
 MAX_BYTES = 32 * 1024 * 1024
-# Smaller arrays are read faster than they are looked up; of larger ones two would fill the budget.
+# Smaller histories are read faster than they are continued; of larger ones two would fill the budget.
 MIN_ARRAY, _LARGE_PART = 4096, 4
 # Arrays are found by a hash of some bytes, spread evenly, before each of these offsets: from some offset on they differ
 # from conversation to conversation. Of equal hashes the latest arrays are compared.
 _OFFSETS = tuple(MIN_ARRAY * 4**power for power in range(6, -1, -1))
-_SAMPLES = 256
+_SAMPLES, _FEW_SAMPLES = 256, 32
 _MAX_CANDIDATES = 4
 # An array that differs in no more than its last elements is one of the same conversation: clients move the cache
 # breakpoint and reminders there.
@@ -42,7 +45,7 @@ _OVERHEAD = 1024
 _HashKey = tuple[Hashable, int, int]
 
 
-class Scope(NamedTuple):
+class Scope(Struct, frozen=True):
     """The gateway key whose requests share arrays, and their protocol."""
 
     key: str
@@ -139,7 +142,7 @@ class PrefixCache:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         # The one that was not used for longest first.
-        self._entries: dict[_Entry, None] = {}
+        self._entries: OrderedDict[_Entry, None] = OrderedDict()
         self._by_hash: dict[_HashKey, list[_Entry]] = {}
         self._generation = Generation()
         # Bytes of all arrays and states.
@@ -162,14 +165,33 @@ class PrefixCache:
                 break
         return PrefixMatch(scope, written, earlier, count, generation)
 
+    def find(self, scope: Scope, written: bytes, slot: Hashable) -> PrefixState | None:
+        """The state of an array of which every byte is the same: of tools, which a client offers in each request."""
+        small = len(written) < MIN_ARRAY
+        hash_key = _small_hash_key(scope, written) if small else next(_hash_keys(scope, written))
+        for entry in self._by_hash.get(hash_key, ()):
+            if entry.array.written == written:
+                self._touch(entry)
+                made = entry.states.get(slot)
+                return None if made is None else made[1]
+        return None
+
     def is_current(self, match: PrefixMatch) -> bool:
         """Whether a match was made here, and nothing was cleared since."""
         return match.generation is self._generation
 
-    def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState, count: int | None = None) -> None:
+    def store(
+        self,
+        match: PrefixMatch,
+        slot: Hashable,
+        state: PrefixState,
+        count: int | None = None,
+        *,
+        least: int = MIN_ARRAY,
+    ) -> None:
         """Store the array of a request with its translation, for the next request of its conversation. To know how many
-        elements there are (`count`) saves reading all of them."""
-        array = match.array(count) if len(match.written) >= MIN_ARRAY else None
+        elements there are (`count`) saves reading all of them. Arrays of fewer than `least` bytes are not stored."""
+        array = match.array(count) if len(match.written) >= least else None
         if array is None or array.size + state.size > self._max_bytes // _LARGE_PART:
             return
         hash_keys = tuple(_hash_keys(match.scope, match.written)) if match.stored is None else match.stored.hash_keys
@@ -203,10 +225,13 @@ class PrefixCache:
                 self._remove(earlier)
 
     def _touch(self, entry: _Entry) -> None:
-        """Count an entry as used: tools that never change are stored once and found with every call."""
-        with self._lock:
-            if entry in self._entries:
-                self._entries[entry] = self._entries.pop(entry)
+        """Count an entry as used, unless it was removed: tools that never change are stored once and found with every
+        call."""
+        try:
+            self._entries.move_to_end(entry)
+        except KeyError:
+            # Another thread removed it.
+            return
 
     def _add(self, entry: _Entry) -> None:
         self._entries[entry] = None
@@ -223,13 +248,17 @@ class PrefixCache:
 
     def _evict(self) -> None:
         while self.size > self._max_bytes:
-            self._remove(next(iter(self._entries)))
+            # In one step: `_touch` takes no lock.
+            entry, _ = self._entries.popitem(last=False)
+            self._discard(entry)
 
     def _remove(self, entry: _Entry) -> None:
         """Remove an entry, unless it was removed before."""
-        if entry not in self._entries:
-            return
-        del self._entries[entry]
+        if entry in self._entries:
+            del self._entries[entry]
+            self._discard(entry)
+
+    def _discard(self, entry: _Entry) -> None:
         self.size -= entry.size
         for hash_key in entry.hash_keys:
             same = [other for other in self._by_hash.get(hash_key, ()) if other is not entry]
@@ -240,7 +269,14 @@ class PrefixCache:
 
 
 def _hash_keys(scope: Scope, written: bytes) -> Iterator[_HashKey]:
-    """The hashes by which an array is found, the one of most bytes first."""
+    """The hashes by which an array is found, the one of most bytes first; a small one is found as a whole."""
+    if len(written) < MIN_ARRAY:
+        yield _small_hash_key(scope, written)
     for offset in _OFFSETS:
         if offset <= len(written):
             yield scope, offset, hash(written[: offset : offset // _SAMPLES])
+
+
+def _small_hash_key(scope: Scope, written: bytes) -> _HashKey:
+    size = len(written)
+    return scope, size, hash(written[:: size // _FEW_SAMPLES + 1])

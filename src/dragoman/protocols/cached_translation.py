@@ -17,11 +17,12 @@ from msgspec import Raw, Struct
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.request import Request, Updates
+from dragoman.model.request import Message, Request, Updates
+from dragoman.model.tools import TextTool
 from dragoman.protocols.codec import Codec, EncodedRequest, TargetModel
 from dragoman.rules.translated_parts import (
-    ArrayMatch,
     Boundary,
+    GlancedRequest,
     HistoryEncoding,
     HistoryStart,
     KnownParts,
@@ -35,7 +36,7 @@ from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import encode, read_json
 from dragoman.wire.peek import NULL
 
-# Smaller bodies are translated faster than they are compared.
+# Histories of smaller bodies are translated faster than they are compared.
 MIN_BODY = 8 * 1024
 HIT, MISS, DISCARDED = "hit", "miss", "discarded"
 # Members that declare tools, besides `tools`.
@@ -60,10 +61,13 @@ def translate_with_cache(
 ) -> RequestTranslation | None:
     """Translate a request with the cached translation of its beginning; None if it must be translated without a cache,
     with a new ledger."""
-    if len(body) < MIN_BODY or not inner.history or not outer.reuses:
+    if not inner.history or not outer.reuses:
         return None
+    glance = cache.glance
     try:
-        members = OBJECT.decode(body) if cache.members is None else cache.members
+        if len(body) < MIN_BODY:
+            return None if glance is None else _translate_short(glance, inner, outer, target, ledger, cache)
+        members = OBJECT.decode(body) if glance is None else glance.members
         if "model" not in members or not _OTHER_TOOLS.isdisjoint(members):
             return None
         array = members.get(inner.history, NULL)
@@ -75,8 +79,67 @@ def translate_with_cache(
         return None
 
 
+def _translate_short(
+    glance: GlancedRequest, inner: Codec, outer: Codec, target: TargetModel, ledger: Ledger, cache: TranslationCache
+) -> RequestTranslation | None:
+    """Translate a request with a short history: with the cached translation of its tools, and the messages as they were
+    read by the glance."""
+    members, history = glance.members, inner.history
+    if "model" not in members or not _OTHER_TOOLS.isdisjoint(members):
+        return None
+    raw = bytes(members["tools"]) if "tools" in members else b""
+    slot = (outer.name, target.model, target.vendor)
+    tools = _find_tools(raw, slot, target, cache) if raw[:1] == b"[" else None
+    specs = None if tools is None else tools.specs
+    messages: tuple[Message, ...] = ()
+    # Calls of free text are known by the declared tools.
+    if not raw or (tools is not None and not tools.has_text_tools):
+        messages = glance.usual_messages() or ()
+    known = KnownParts(tools=specs, messages=messages)
+    wire: JsonObject = {
+        name: [] if (messages and name == history) or (tools is not None and name == "tools") else read_json(value)
+        for name, value in members.items()
+    }
+    request = inner.decode_request(wire, known)
+    if request.updates != _NO_UPDATES or request.compacts:
+        return None
+    reuse = ReusedParts(known_tools=tools)
+    encoded = outer.encode_request(request, target, ledger, reuse)
+    translation = RequestTranslation(request=request, encoded=encoded, body=encode(encoded.body))
+    if reuse.tools is not None:
+        _store_tools(raw, slot, target, request, reuse, cache)
+    return translation
+
+
+def _find_tools(raw: bytes, slot: Hashable, target: TargetModel, cache: TranslationCache) -> TranslatedTools | None:
+    """The cached translation of the same tools for the same target."""
+    tools = cache.find_tools(raw, slot)
+    if not isinstance(tools, TranslatedTools):
+        return None
+    if tools.target is not target and tools.target != target:
+        cache.count(DISCARDED)
+        return None
+    return tools
+
+
+def _store_tools(
+    raw: bytes, slot: Hashable, target: TargetModel, request: Request, reuse: ReusedParts, cache: TranslationCache
+) -> None:
+    """Cache the tools that an encoder wrote."""
+    if reuse.tools is not None and raw[:1] == b"[":
+        tools = TranslatedTools(
+            raw=raw,
+            target=target,
+            specs=request.tools,
+            has_text_tools=TextTool in map(type, request.tools),
+            declarations=reuse.tools,
+            losses=reuse.tool_losses,
+        )
+        cache.match_tools(raw).store(slot, tools)
+
+
 class _Translator:
-    """One translation of a request."""
+    """One translation of a request with a long history."""
 
     def __init__(
         self,
@@ -91,25 +154,14 @@ class _Translator:
         self._inner, self._outer, self._target = inner, outer, target
         self._ledger, self._cache = ledger, cache
         self._slot: Hashable = (outer.name, target.model, target.vendor)
-        self._tools_raw = bytes(members.get("tools", b""))
-        self._tools_match: ArrayMatch | None = None
-        self._tools = self._cached_tools() if self._tools_raw[:1] == b"[" else None
+        self._tools_raw = raw = bytes(members.get("tools", b""))
+        self._tools = _find_tools(raw, self._slot, target, cache) if raw[:1] == b"[" else None
         self._match = cache.match_history(array)
         self._earlier = self._cached_history()
         self._boundaries: tuple[Boundary, ...] = ()
         self._wire: JsonObject = {}
         for name, value in members.items():
             self._wire[name] = [] if name == inner.history or (name == "tools" and self._tools) else read_json(value)
-
-    def _cached_tools(self) -> TranslatedTools | None:
-        self._tools_match = match = self._cache.match_tools(self._tools_raw)
-        found = match.state(self._slot)
-        if found is None or not isinstance(tools := found[1], TranslatedTools) or tools.raw != self._tools_raw:
-            return None
-        if tools.target != self._target:
-            self._cache.count(DISCARDED)
-            return None
-        return tools
 
     def _cached_history(self) -> tuple[int, TranslatedHistory] | None:
         found = self._match.state(self._slot)
@@ -126,11 +178,13 @@ class _Translator:
         start, request = self._decoded()
         if request.updates != _NO_UPDATES or request.compacts:
             return None
-        reuse = ReusedParts(history=HistoryEncoding(start), known_tools=self._tools)
+        history = HistoryEncoding(start)
+        reuse = ReusedParts(history=history, known_tools=self._tools)
         encoded = self._outer.encode_request(request, self._target, self._ledger, reuse)
         body = encode(encoded.body)
         self._cache.count(MISS if start is None else HIT)
-        self._store(request, reuse)
+        _store_tools(self._tools_raw, self._slot, self._target, request, reuse, self._cache)
+        self._store_history(request, history)
         return RequestTranslation(request=request, encoded=encoded, body=body)
 
     def _decoded(self) -> tuple[HistoryStart | None, Request]:
@@ -163,17 +217,7 @@ class _Translator:
             for text in (tail, self._tools_raw)
         )
 
-    def _store(self, request: Request, reuse: ReusedParts) -> None:
-        history = reuse.history
-        if reuse.tools is not None and self._tools_match is not None:
-            tools = TranslatedTools(
-                raw=self._tools_raw,
-                target=self._target,
-                specs=request.tools,
-                declarations=reuse.tools,
-                losses=reuse.tool_losses,
-            )
-            self._tools_match.store(self._slot, tools)
+    def _store_history(self, request: Request, history: HistoryEncoding) -> None:
         if (
             history.is_prefix
             and not self._is_blocked()

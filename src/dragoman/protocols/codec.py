@@ -22,7 +22,7 @@ from dragoman.rules.counts import UsageMembers
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.text_runs import FrameForm, TextFrames
 from dragoman.rules.tool_table import ToolTable
-from dragoman.rules.translated_parts import KnownParts, ReusedParts
+from dragoman.rules.translated_parts import GlancedRequest, KnownParts, ReusedParts
 from dragoman.wire.conversation_history import HistoryReader
 from dragoman.wire.sse import Frame
 
@@ -143,17 +143,12 @@ class ReasoningRepair(Protocol):
         ...
 
 
-class RequestGlance(Protocol):
+class RequestGlance(GlancedRequest, Protocol):
     """A request as far as it must be known before it is translated or relayed; each member is read once."""
 
     @property
     def protocol(self) -> str:
         """The protocol that the request is in."""
-        ...
-
-    @property
-    def members(self) -> Mapping[str, Raw]:
-        """The members of the body by their names."""
         ...
 
     @property

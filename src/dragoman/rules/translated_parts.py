@@ -39,6 +39,8 @@ class TranslatedTools(Struct, frozen=True, kw_only=True, eq=False):
     raw: bytes
     target: Hashable
     specs: tuple[ToolSpec, ...]
+    # Whether one of them takes free text.
+    has_text_tools: bool
     declarations: ToolDeclarations
     losses: tuple[LedgerEntry, ...]
 
@@ -323,14 +325,33 @@ class ArrayMatch(Protocol):
         ...
 
 
+class GlancedRequest(Protocol):
+    """A request as far as it was read before its translation."""
+
+    @property
+    def members(self) -> Mapping[str, Raw]:
+        """The members of the body by their names."""
+        ...
+
+    def usual_messages(self) -> tuple[Message, ...] | None:
+        """The messages, decoded, if they were read in their usual shapes; they have no call of free text."""
+        ...
+
+
 class TranslationCache(Protocol):
     """The cache of translated parts for the translation of one request."""
 
     @property
-    def members(self) -> Mapping[str, Raw] | None: ...
+    def glance(self) -> GlancedRequest | None:
+        """The request, if it was read before."""
+        ...
+
+    def find_tools(self, written: bytes, slot: Hashable) -> CachedState | None:
+        """The cached translation of the same tools."""
+        ...
 
     def match_tools(self, written: bytes) -> ArrayMatch:
-        """Compare the tools of a request with those of earlier ones."""
+        """Compare the tools of a request with those of earlier ones, to cache their translation."""
         ...
 
     def match_history(self, written: Raw) -> ArrayMatch:
@@ -353,9 +374,10 @@ NOTHING_KNOWN = KnownParts()
 
 
 class ReusedParts(Struct, kw_only=True, eq=False):
-    """Parts that an encoder may reuse, and that it leaves for later translations. `tools` is set if it encoded them."""
+    """Parts that an encoder may reuse, and that it leaves for later translations. `tools` is set if it encoded them. A
+    short history is not continued."""
 
-    history: HistoryEncoding
+    history: HistoryEncoding | None = None
     known_tools: TranslatedTools | None = None
     tools: ToolDeclarations | None = None
     tool_losses: tuple[LedgerEntry, ...] = ()

@@ -12,6 +12,7 @@ from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.gateway.runtime import Runtime
 from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.jsonvalue import JsonList, JsonObject
+from dragoman.wire.json import decode_object
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.says import tells
 
@@ -123,5 +124,23 @@ def test_a_match_is_used_again_for_the_same_bytes_and_key_alone(
     if changed == "cleared":
         prefixes.clear()
     matches = Matches(monkeypatch)
-    ClientTranslations(house.app.runtime, key, protocol, {}, match).match_history(Raw(given))
+    ClientTranslations(house.app.runtime, key, protocol, None, match).match_history(Raw(given))
     assert matches.scopes == ([Scope(key, protocol)] if changed else [])
+
+
+def test_short_requests_share_their_tools_and_nothing_else(house: House) -> None:
+    function: JsonObject = {"name": "read", "parameters": {"type": "object", "properties": {}}}
+    tools: JsonList = [{"type": "function", "function": function}]
+    prefixes = house.app.runtime.prefixes
+    sizes: list[int] = []
+    bodies: list[JsonObject] = []
+    for key in (ALICE, ALICE, BOB, BOB):
+        messages: JsonList = [{"role": "user", "content": f"Hello {len(sizes)}."}]
+        body: JsonObject = {"model": "messages/served", "messages": messages, "tools": tools}
+        assert house.post("/v1/chat/completions", body, authorization=f"Bearer {key}").status == 502
+        bodies.append(decode_object(house.provider.received[-1].body))
+        sizes.append(prefixes.size)
+    # Each key stores its own.
+    assert 0 < sizes[0] == sizes[1] < sizes[2] == sizes[3]
+    assert [body["messages"] for body in bodies] == [[{"role": "user", "content": f"Hello {n}."}] for n in range(4)]
+    assert all(body["tools"] == bodies[0]["tools"] for body in bodies)

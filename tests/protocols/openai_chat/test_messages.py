@@ -51,7 +51,7 @@ MESSAGE = st.one_of(
 @given(MESSAGE)
 def test_a_usual_message_is_read_in_one_step_as_member_by_member(value: JsonObject) -> None:
     decoder = MessageDecoder((TextTool(name="sql"),))
-    plain = decoder.plain(value)
+    plain = decoder.usual(value)
     if plain is not None:
         assert plain == decoder.decode(Fields(value), 3)
 
@@ -67,7 +67,7 @@ def test_a_usual_message_is_read_in_one_step_as_member_by_member(value: JsonObje
     ids=["user", "tool", "a call without a name", "reasoning"],
 )
 def test_the_usual_messages_take_the_short_way(value: JsonObject) -> None:
-    assert (MessageDecoder().plain(value) is None) == ("tool_calls" in value)
+    assert (MessageDecoder().usual(value) is None) == ("tool_calls" in value)
 
 
 @pytest.mark.parametrize("member", ["reasoning_content", "content", "tool_calls"])

@@ -322,14 +322,14 @@ def prepare(
         passed = header_forwarding.relayed(client_request.headers, client_request.table, target, owner)
     else:
         if cache is not None and (source != client or streams is not stream):
-            cache.members = None
+            cache.glance = None
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),
             source=source,
             target=protocol,
             model=target.model,
             vendor=target.provider.vendor_or_name,
-            capability_rows=target.provider.capabilities,
+            capabilities=target.capabilities,
             strict=strict,
             cache=cache,
         )

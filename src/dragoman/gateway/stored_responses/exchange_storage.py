@@ -182,14 +182,14 @@ class ExchangeStorage:
             body = self._resolved.body
             check_request_values(body)
             glance = glance_again(body, glance.protocol)
-        written, members = body, glance.members
+        written = body
         if self._turns is not None:
             body = self._turns.restored(body, target)
         match = None if looked.history is None else looked.history.take()
         translations = None
         if glance.protocol != target.endpoint.protocol:
             translations = ClientTranslations(
-                self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None, match
+                self._runtime, name_of(client_request.key), glance.protocol, glance if body is written else None, match
             )
         prepared = prepare(
             client_request,

@@ -28,8 +28,7 @@ class RequestEncodeContext(Struct, eq=False):
     target: TargetModel
     ledger: Ledger
     table: ToolTable = field(default_factory=ToolTable)
-    # The remaining budget for strict schemas.
-    schemas: SchemaBudget = field(default_factory=SchemaBudget)
+    _schemas: SchemaBudget | None = None
     betas: set[str] = set()
     # Labels of the tool servers that the request declares.
     servers: set[str] = set()
@@ -43,6 +42,13 @@ class RequestEncodeContext(Struct, eq=False):
     # Number of tools with strict arguments so far.
     strict_tools: int = 0
     _marked_blocks: list[tuple[JsonObject, Place]] = []
+
+    @property
+    def schemas(self) -> SchemaBudget:
+        """The remaining budget for strict schemas."""
+        if self._schemas is None:
+            self._schemas = SchemaBudget()
+        return self._schemas
 
     @property
     def has_plain_tools(self) -> bool:

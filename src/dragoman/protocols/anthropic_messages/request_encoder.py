@@ -51,13 +51,22 @@ def encode_request(
     if original.demands:
         refuse_demands(original)
     request = effective(original)
-    writing = RequestEncodeContext(target, ledger)
+    known = None if reuse is None else _known_tools(request, reuse)
+    writing = (
+        RequestEncodeContext(target, ledger) if known is None else RequestEncodeContext(target, ledger, known.table)
+    )
     if request.extras is not None:
         writing.drop(request.extras, ())
     cap = encode_cap(request, writing)
     body: JsonObject = {"model": target.model, "max_tokens": cap}
     # Marks are counted in the order of the prefix: tools, system, messages.
-    offers = encode_tools(request, original, writing) if reuse is None else _declared(request, original, writing, reuse)
+    if reuse is None:
+        offers = encode_tools(request, original, writing)
+    elif known is None or reuse.known_tools is None:
+        offers = _declared(request, original, writing, reuse)
+    else:
+        offers = known
+        ledger.entries += reuse.known_tools.losses
     choice: JsonObject | None = None
     if request.tool_choice is not None or request.parallel_calls is not None:
         choice = encode_choice(request, offers, writing)
@@ -98,8 +107,10 @@ def encode_request(
 def _put_tools(
     offers: EncodedTools, choice: JsonObject | None, body: JsonObject, writing: RequestEncodeContext
 ) -> None:
-    declarations: JsonList = [declaration for _, declaration, _ in offers.declarations]
-    body["tools"] = declarations if offers.text is None else offers.text
+    if offers.text is None:
+        body["tools"] = [declaration for _, declaration, _ in offers.declarations]
+    else:
+        body["tools"] = offers.text
     if offers.servers:
         servers = offers.offered_servers()
         if servers:
@@ -109,22 +120,29 @@ def _put_tools(
         body["tool_choice"] = choice
 
 
+def _is_alone(request: Request) -> bool:
+    """Whether the request has no limits of its own for schemas or calls."""
+    return request.output is None and request.max_tool_calls is None
+
+
+def _known_tools(request: Request, reuse: ReusedParts) -> EncodedTools | None:
+    """The tools as they were declared before; as a copy if the choice may restrict them."""
+    known = reuse.known_tools
+    if known is None or known.specs is not request.tools or not _is_alone(request):
+        return None
+    declared = known.declarations
+    if not isinstance(declared, EncodedTools):
+        return None
+    return declared if request.tool_choice is None else replace(declared)
+
+
 def _declared(request: Request, original: Request, writing: RequestEncodeContext, reuse: ReusedParts) -> EncodedTools:
-    """The tools as they are declared; tools that were encoded before are not encoded again."""
-    ledger, known = writing.ledger, reuse.known_tools
-    # The limits of a schema and of calls are the request's own.
-    is_alone = request.output is None and request.max_tool_calls is None
-    if known is not None and known.specs is request.tools and is_alone:
-        declared = known.declarations
-        if isinstance(declared, EncodedTools):
-            ledger.entries += known.losses
-            writing.table = declared.table
-            return replace(declared)
-    before = len(ledger)
+    """The tools as they are declared, for later requests, too."""
+    before = len(writing.ledger)
     offers = encode_tools(request, original, writing)
-    if offers.declarations and is_alone and writing.has_plain_tools and not offers.servers:
+    if offers.declarations and _is_alone(request) and writing.has_plain_tools and not offers.servers:
         offers.text = Raw(encode([declaration for _, declaration, _ in offers.declarations]))
-        reuse.tools, reuse.tool_losses = replace(offers), tuple(ledger.entries[before:])
+        reuse.tools, reuse.tool_losses = replace(offers), tuple(writing.ledger.entries[before:])
     return offers
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.model.request import Message
 from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.anthropic_messages.shapes import NAME, VENDOR
@@ -134,6 +135,10 @@ class MessagesGlance(Struct):
     def history(self) -> Raw:
         """The member that clients send again with every call, longer each time."""
         return self.members.get("messages", EMPTY_LIST)
+
+    def usual_messages(self) -> tuple[Message, ...] | None:
+        """No messages: they are not read in shapes that can be translated."""
+        return None
 
     def forget(self) -> None:
         """Drop the messages that were read: they are as large as the body."""

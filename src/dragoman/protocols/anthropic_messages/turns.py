@@ -17,6 +17,7 @@ from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeCo
 from dragoman.protocols.anthropic_messages.part_encoder import encode_call, encode_part, encode_result, encode_text
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
+from dragoman.protocols.anthropic_messages.usual_turns import encode_usual
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.conversation import Turn, TurnKind, arrange, extras_of
 from dragoman.rules.extras import refused
@@ -97,6 +98,15 @@ class MessageList(Struct, eq=False):
 def encode_conversation(
     request: Request, writing: RequestEncodeContext, history: HistoryEncoding | None = None
 ) -> MessageList:
+    usual = encode_usual(request.messages, writing) if history is None else None
+    if usual is not None:
+        messages, leading = usual
+        conversation = MessageList(messages)
+        if request.instructions:
+            _encode_instructions(request.instructions, conversation, writing)
+        conversation.system += leading
+        _repair_ends(request, conversation, writing, is_begun=False)
+        return conversation
     _drop_extras(request.messages, writing, history)
     restore = partial(_restored, writing.target)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=restore, history=history)
@@ -108,7 +118,7 @@ def encode_conversation(
         if history.start is not None:
             conversation.continue_from(history.start)
     instruction_count = len(conversation.system)
-    leading = 0
+    leading_count = 0
     following: list[TurnKind | None] = []
     for position, turn in enumerate(turns):
         kind = turn.kind
@@ -122,8 +132,8 @@ def encode_conversation(
             _encode_results(turn, conversation, writing)
         elif kind is _USER:
             _encode_user(turn, conversation, writing)
-        elif position == leading:
-            leading += 1
+        elif position == leading_count:
+            leading_count += 1
             _encode_leading(turn, conversation, writing)
         else:
             # Late instructions are rare.

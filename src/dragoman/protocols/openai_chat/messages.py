@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
@@ -19,8 +18,6 @@ from dragoman.model.parts import (
     InputForm,
     Part,
     Refusal,
-    Seal,
-    Text,
     Thinking,
     ToolCall,
     ToolResult,
@@ -39,83 +36,19 @@ from dragoman.protocols.openai_chat.parts import (
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_native
 from dragoman.protocols.openai_chat.reasoning_history_decoder import decode_echo, thinking_in_content
 from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.usual_messages import UsualCall, UsualMessage, decode_message
 from dragoman.rules import ids
 from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input
 from dragoman.wire.fields import Fields, render_path
 from dragoman.wire.json import encode_text, kind_of
 
 _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
-# Enum members are slow to look up, and these are needed for every message.
-_USER, _ASSISTANT = Role.USER, Role.ASSISTANT
-_JSON, _TEXT = InputForm.JSON, InputForm.TEXT
 
 
-class _PlainFunction(Struct, forbid_unknown_fields=True, gc=False):
-    """The function of a call: the tool's name and the arguments."""
-
-    name: Annotated[str, Meta(min_length=1)]
-    arguments: str
-
-
-class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
-    """A function call of the usual shape."""
-
-    id: str
-    type: Literal["function"]
-    function: _PlainFunction
-
-
-class _PlainUser(Struct, tag_field="role", tag="user", forbid_unknown_fields=True, gc=False):
-    """A message of the user that is one text."""
-
-    content: str
-
-
-class _PlainSystem(Struct, tag_field="role", tag="system", forbid_unknown_fields=True, gc=False):
-    """Instructions that are one text."""
-
-    content: str
-
-
-class _PlainDeveloper(Struct, tag_field="role", tag="developer", forbid_unknown_fields=True, gc=False):
-    """Instructions of a developer that are one text."""
-
-    content: str
-
-
-class _PlainResult(Struct, tag_field="role", tag="tool", forbid_unknown_fields=True, gc=False):
-    """A result that is one text."""
-
-    content: str
-    tool_call_id: str
-
-
-class _PlainAssistant(Struct, tag_field="role", tag="assistant", forbid_unknown_fields=True, gc=False):
-    """An assistant message with one text and its calls."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[_PlainCall] | None = None
-
-
-_PlainMessage: TypeAlias = _PlainUser | _PlainSystem | _PlainDeveloper | _PlainResult | _PlainAssistant
-_PLAIN_ROLES: dict[type, Role] = {
-    _PlainUser: Role.USER,
-    _PlainSystem: Role.SYSTEM,
-    _PlainDeveloper: Role.DEVELOPER,
-}
-
-
-class _PlainMessages(Struct, gc=False):
+class _UsualMessages(Struct, gc=False):
     """A request whose messages all have their usual shapes."""
 
-    messages: list[_PlainMessage]
-
-
-class _OneMessage(Struct, gc=False):
-    """A message of a usual shape, among others."""
-
-    message: _PlainMessage
+    messages: list[UsualMessage]
 
 
 class MessageDecoder:
@@ -135,7 +68,7 @@ class MessageDecoder:
         were decoded earlier."""
         values = owner.optional_list("messages") or ()
         try:
-            shapes: list[_PlainMessage] | None = convert(owner.value, _PlainMessages).messages
+            shapes: list[UsualMessage] | None = convert(owner.value, _UsualMessages).messages
         except ValidationError:
             shapes = None
         messages: list[Message] = [*before]
@@ -144,39 +77,22 @@ class MessageDecoder:
         for index, value in enumerate(values, first):
             if type(value) is not dict:
                 raise WireError(render_path((path, index)), "object", kind_of(value))
-            message = self.plain(value) if shapes is None else self._plain(shapes[index - first])
+            message = self.usual(value) if shapes is None else self._usual(shapes[index - first])
             messages.append(self.decode(Fields(value, (path, index)), index) if message is None else message)
         return tuple(messages)
 
-    def plain(self, value: JsonObject) -> Message | None:
+    def usual(self, value: JsonObject) -> Message | None:
         """A message of the usual shape, exactly as `decode` reads it; None if it has any other."""
         try:
-            return self._plain(convert({"message": value}, _OneMessage).message)
+            return self._usual(convert(value, UsualMessage))
         except ValidationError:
             return None
 
-    def _plain(self, shape: _PlainMessage) -> Message | None:
-        """A message of the usual shape; None if it has a call to be looked at more closely."""
-        if type(shape) is _PlainAssistant:
-            parts: list[Part] = []
-            if shape.reasoning_content:
-                body: JsonObject = {"field": "reasoning_content", "text": shape.reasoning_content}
-                seal = Seal(origin=NAME, kind="text", body=body)
-                parts.append(Thinking(text=shape.reasoning_content, seal=seal))
-            if shape.content is not None:
-                parts.append(Text(text=shape.content))
-            for call in shape.tool_calls or ():
-                function = call.function
-                if function.name in self._text_tools:
-                    return None
-                parts.append(ToolCall(call_id=call.id, name=function.name, arguments=function.arguments))
-            return Message(role=_ASSISTANT, parts=tuple(parts))
-        text = Text(text=shape.content or "")
-        if type(shape) is _PlainResult:
-            call_id = shape.tool_call_id
-            form = _TEXT if call_id in self._custom else _JSON
-            return Message(role=_USER, parts=(ToolResult(call_id=call_id, parts=(text,), form=form),))
-        return Message(role=_PLAIN_ROLES[type(shape)], parts=(text,))
+    def _usual(self, shape: UsualMessage) -> Message | None:
+        """A message of the usual shape; None if it has a call of free text, or its result."""
+        if self._text_tools and any(call.function.name in self._text_tools for call in shape.tool_calls or ()):
+            return None
+        return None if shape.tool_call_id in self._custom else decode_message(shape)
 
     def decode(self, message: Fields, position: int) -> Message:
         role = message.text("role")
@@ -248,10 +164,10 @@ class MessageDecoder:
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
 
-def plain_call(call: JsonObject) -> ToolCall | None:
+def usual_call(call: JsonObject) -> ToolCall | None:
     """A function call of the usual shape, exactly as `decode_call` reads it; None if it has any other."""
     try:
-        usual = convert(call, _PlainCall)
+        usual = convert(call, UsualCall)
     except ValidationError:
         return None
     return ToolCall(call_id=usual.id, name=usual.function.name, arguments=usual.function.arguments)

@@ -53,7 +53,11 @@ def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Reque
         fields.skip("tools")
     else:
         tools = _decode_tools(fields) if "tools" in body else ()
-    messages = MessageDecoder(tools).decode_all(fields, known.messages)
+    messages = known.messages
+    if messages and body["messages"] == []:
+        fields.skip("messages")
+    else:
+        messages = MessageDecoder(tools).decode_all(fields, messages)
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
     include_usage, obfuscation, extras = _decode_stream_options(fields) if "stream_options" in body else _NO_OPTIONS

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.model.request import Message
 from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.protocols.openai_chat.usual_messages import UsualMessage, decode_usual
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.repairs import refuses
 from dragoman.wire.conversation_history import HistoryReader, session_hints_in
@@ -88,6 +91,37 @@ class _Message(Struct, gc=False):
         return content if isinstance(content, str) else "".join([part.text or "" for part in content or ()])
 
 
+class _AnyFunction(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> Raw | str: ...
+
+
+class _AnyCall(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def function(self) -> _AnyFunction | None: ...
+
+
+class _AnyMessage(Protocol):
+    """A message as it was read: in its usual shape, or leniently."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> str | list[_Part] | None: ...
+    @property
+    def tool_calls(self) -> Sequence[_AnyCall] | None: ...
+    @property
+    def tool_call_id(self) -> str | None: ...
+    @property
+    def reasoning_details(self) -> Raw: ...
+    @property
+    def text(self) -> str: ...
+
+
 class _Tool(Struct, gc=False):
     function: _Function | None = None
 
@@ -96,6 +130,10 @@ class _Format(Struct):
     kind: str = field(name="type", default="")
 
 
+_USUAL = msgspec.json.Decoder(list[UsualMessage])
+# Bytes of messages that are read in their usual shapes, if they have them, so that a translation need not read them
+# again; that of more messages continues an earlier one instead.
+_MAX_USUAL = 8 * 1024
 _MESSAGES = msgspec.json.Decoder(list[_Message])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _TOOLS = msgspec.json.Decoder(list[_Tool] | None)
@@ -110,20 +148,37 @@ class ChatGlance(Struct):
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
-    _messages: Sequence[_Message] | None = None
+    _messages: Sequence[_AnyMessage] | None = None
+    # The same if all of them have their usual shapes.
+    _usual: Sequence[UsualMessage] | None = None
     # Whether a message is in no form of the protocol.
     _is_odd: bool = False
     # A member of a class is slow to find.
     protocol: str = NAME
 
-    def _read(self) -> Sequence[_Message]:
+    def _read(self) -> Sequence[_AnyMessage]:
         if self._messages is None:
             messages = self.members.get("messages", EMPTY_LIST)
             try:
-                self._messages = _MESSAGES.decode(messages)
+                if len(messages) <= _MAX_USUAL:
+                    self._messages = self._usual = _USUAL.decode(messages)
+                    return self._messages
             except UNREADABLE:
-                self._is_odd, self._messages = True, readable(messages, _MESSAGE)
+                self._usual = None
+            self._messages = self._read_leniently(messages)
         return self._messages
+
+    def _read_leniently(self, messages: Raw) -> Sequence[_AnyMessage]:
+        try:
+            return _MESSAGES.decode(messages)
+        except UNREADABLE:
+            self._is_odd = True
+            return readable(messages, _MESSAGE)
+
+    def usual_messages(self) -> tuple[Message, ...] | None:
+        """The messages, decoded, if all of them have their usual shapes."""
+        self._read()
+        return None if self._usual is None else decode_usual(self._usual)
 
     @property
     def history(self) -> Raw:
@@ -132,7 +187,7 @@ class ChatGlance(Struct):
 
     def forget(self) -> None:
         """Drop the messages that were read: they are as large as the body."""
-        self._messages = None
+        self._messages = self._usual = None
 
     def request_features(self) -> RequestFeatures:
         """Tools, media, thinking, structured output, and how much may be answered."""
@@ -194,12 +249,10 @@ class ChatGlance(Struct):
         """Whether the relay may have to repair the request for a model (`relay.py`)."""
         if self.is_crowded or (capabilities.max_completion_tokens and "max_tokens" in self.members):
             return True
-        result_ids: list[str] = []
-        for message in self._read():
-            if message.reasoning_details is not NULL:
-                return True
-            if message.tool_call_id:
-                result_ids.append(message.tool_call_id)
+        messages = self._read()
+        if self._usual is None and any(message.reasoning_details is not NULL for message in messages):
+            return True
+        result_ids = [message.tool_call_id for message in messages if message.tool_call_id]
         if not result_ids:
             return self._is_odd
         return self._is_odd or refuses(result_ids, ID_RULES[NAME, capabilities.call_ids])
@@ -209,7 +262,7 @@ def _tool_names(tools: Raw) -> list[str]:
     return [(tool.function or _NO_FUNCTION).name for tool in _TOOLS.decode(tools) or ()]
 
 
-def _turns(messages: Sequence[_Message]) -> list[Turn]:
+def _turns(messages: Sequence[_AnyMessage]) -> list[Turn]:
     turns: list[Turn] = []
     for message in messages:
         role, content = message.role, message.content
@@ -235,7 +288,7 @@ def _turns(messages: Sequence[_Message]) -> list[Turn]:
     return turns
 
 
-def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
+def _turn_of_parts(message: _AnyMessage, content: list[_Part]) -> Turn:
     role = message.role
     if role in _INSTRUCTING:
         return INSTRUCTION, "", message.text, ()
@@ -249,7 +302,7 @@ def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
     return USER, joined("u", texts + media), "\n".join(texts), ()
 
 
-def _calling_turn(pieces: list[str], calls: list[_Call]) -> Turn:
+def _calling_turn(pieces: list[str], calls: Sequence[_AnyCall]) -> Turn:
     entries: list[CallOrResult] = []
     for call in calls:
         function = call.function or _NO_FUNCTION

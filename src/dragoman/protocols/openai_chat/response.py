@@ -35,7 +35,7 @@ from dragoman.protocols.openai_chat.messages import (
     decode_call,
     decode_legacy_call,
     encode_native_call,
-    plain_call,
+    usual_call,
     write_call,
 )
 from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merge_extras, unmodelled
@@ -194,7 +194,7 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
     given: set[str] = set()
     for position, fragment in enumerate(message.each("tool_calls")):
         signature: JsonObject = {}
-        part = plain_call(fragment.value)
+        part = usual_call(fragment.value)
         if part is None:
             signature = call_signature(fragment.value)
             bare = Fields(without_signature(fragment.value, signature), fragment.path) if signature else fragment

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct, field
 
+from dragoman.model.request import Message
 from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_responses.shapes import NAME
@@ -146,6 +147,10 @@ class ResponsesGlance(Struct):
     def history(self) -> Raw:
         """The member that clients send again with every call, longer each time."""
         return self.members.get("input", NULL)
+
+    def usual_messages(self) -> tuple[Message, ...] | None:
+        """No messages: they are not read in shapes that can be translated."""
+        return None
 
     def forget(self) -> None:
         """Drop the items that were read: they are as large as the body."""
