@@ -14,6 +14,7 @@ _STORE = Path(__file__).parents[2] / "src/dragoman/store"
 _OF_ONE = {
     *("sqlite.py", "postgres.py", "heartbeat.py", "file_import.py", "postgres_privileges.py"),
     *("migrations/sqlite.py", "migrations/postgres.py", "migrations/concurrent_index.py"),
+    "migrations/contents.py",
 }
 # In place of the expressions of an f-string.
 _ANY = "x9"

@@ -17,6 +17,18 @@ class StoreFull(StoreError):
     """There is no room for a write."""
 
 
+class StoreDamaged(StoreError):
+    """The file is none of SQLite, or its pages contradict each other."""
+
+
+class StoreReplaced(StoreError):
+    """Another file is at the place of the opened one, or none."""
+
+
+class NewerContents(StoreError):
+    """A later release has changed the tables of the contents."""
+
+
 class StoreInterrupted(StoreError):
     """A query was ended before its result."""
 

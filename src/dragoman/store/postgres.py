@@ -167,6 +167,8 @@ class PostgresConnection:
         # The version of the tables that this release needs; 0 uses them before they are made.
         self._release = release
         self._is_durable = True
+        # The schema of all statements that name none.
+        self.schema = SCHEMA
         # Seconds that a statement may take, and may wait for another transaction.
         self.timeout = timeout
         self.lock_timeout = lock_timeout
@@ -288,7 +290,7 @@ class PostgresConnection:
         }
         statements = [
             f"BEGIN ISOLATION LEVEL {_READS if self._only_reads else _WRITES}",
-            f"SET LOCAL search_path TO {SCHEMA}",
+            f"SET LOCAL search_path TO {self.schema}",
             *(() if self._is_durable or self._only_reads else ("SET LOCAL synchronous_commit = off",)),
             *(f"SET LOCAL {name} = {max(int(seconds * 1000), 1)}" for name, seconds in limits.items()),
         ]
@@ -355,7 +357,7 @@ class PostgresConnection:
             "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = ? AND c.relname = 'schema_version'"
         )
-        if not self.number(tables, (SCHEMA,)):
+        if not self.number(tables, (self.schema,)):
             return 0, 0
         version, oldest = self.rows("SELECT version, oldest FROM schema_version")[0]
         return version, oldest

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.store.connection import AppendRow, AppendTable, Row, Values
-from dragoman.store.errors import StoreBusy, StoreError, StoreFull, StoreInterrupted
+from dragoman.store.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, StoreInterrupted, StoreReplaced
 
 # Another connection has the lock, and will release it: of the file, or of a shared cache.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_KINDS = {sqlite3.SQLITE_FULL: StoreFull, sqlite3.SQLITE_INTERRUPT: StoreInterrupted}
+_KINDS = {
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_INTERRUPT: StoreInterrupted,
+    sqlite3.SQLITE_CORRUPT: StoreDamaged,
+    sqlite3.SQLITE_NOTADB: StoreDamaged,
+}
 # Seconds between two tries to enable write-ahead logging.
 _RETRY = 0.01
 # Rows per statement that appends: more at once save little.
@@ -31,6 +36,8 @@ class SQLiteConnection(sqlite3.Connection):
     must_end: Callable[[], bool] | None = None
     _path: Path | None = None
     _file = (0, 0)
+    # Whether `wipe` makes the file shorter.
+    _shrinks = False
     # Whether SQLite refuses writes in a transaction that only reads. At each change of that, it
     # prepares all statements again.
     guards_reads = False
@@ -132,6 +139,8 @@ class SQLiteConnection(sqlite3.Connection):
 
     def wipe(self) -> bool:
         # `secure_delete` overwrites the file; the write-ahead log is emptied here.
+        if self._shrinks:
+            self._vacuum()
         return not self.number("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def commits(self) -> int:
@@ -155,7 +164,7 @@ class SQLiteConnection(sqlite3.Connection):
     def check(self) -> None:
         """Fail if another file is at the place of the opened one, or none."""
         if self._path is not None and _file_at(self._path) != self._file:
-            raise StoreError("the file was deleted or replaced; start the gateway again")
+            raise StoreReplaced("the file was deleted or replaced; start the gateway again")
 
     def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
         self.must_end = must_end
@@ -186,6 +195,11 @@ class SQLiteConnection(sqlite3.Connection):
         """Move pages from the write-ahead log into the file once for so many of them."""
         self._control(f"PRAGMA wal_autocheckpoint = {pages}")
 
+    def set_vacuum(self) -> None:
+        """Have `wipe` make the file shorter, if it was made with this setting."""
+        self._shrinks = True
+        self._control("PRAGMA auto_vacuum = INCREMENTAL")
+
     def set_lock_timeout(self, seconds: float) -> None:
         """How long a lock is waited for."""
         self._control(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
@@ -205,6 +219,13 @@ class SQLiteConnection(sqlite3.Connection):
                 if time.monotonic() > until:
                     raise
                 time.sleep(_RETRY)
+
+    def _vacuum(self) -> None:
+        try:
+            # It frees a page with each step, of which `execute` takes one alone.
+            self.executescript("PRAGMA incremental_vacuum")
+        except sqlite3.Error as error:
+            raise store_error(error) from None
 
     def _control(self, statement: str) -> None:
         try:

@@ -22,6 +22,7 @@ def _write(value: object) -> Raw:
 _DECODER: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _ENCODER = msgspec.json.Encoder(enc_hook=_write)
 _encode = _ENCODER.encode
+_SORTED_ENCODER = msgspec.json.Encoder(enc_hook=_write, order="sorted")
 # The decoder for the hot path. It raises the exceptions of msgspec.
 read_json = _DECODER.decode
 
@@ -185,6 +186,11 @@ def encode(value: JsonValue) -> bytes:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except (TypeError, ValueError) as error:
         raise WireError("", "a JSON value", str(error)) from None
+
+
+def encode_sorted(value: JsonValue) -> bytes:
+    """Write compact JSON whose members are in the order of their names, so that equal values have equal bytes."""
+    return _SORTED_ENCODER.encode(value)
 
 
 def encode_text(value: JsonValue) -> str:
