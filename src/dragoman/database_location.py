@@ -23,8 +23,9 @@ class PostgresDatabase(Struct, frozen=True, kw_only=True):
     path: str
     # Seconds for which ingested journals are retained, since a failover may take their rows.
     journal_keep: float = 3600.0
-    # The name of this machine among the machines of the database.
+    # The name of this machine among the machines of the database, and the time zone of its days; "" is the system's.
     machine: str = ""
+    time_zone: str = ""
 
     def __str__(self) -> str:
         return self.name

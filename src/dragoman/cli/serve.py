@@ -109,9 +109,11 @@ def run(options: argparse.Namespace) -> int:
         first = _first_key(options.first_key)
         settings = with_first_key(settings, first)
     if settings.storage.database is not None:
+        from dragoman.records.machine import check_machine
         from dragoman.store.postgres_database import prepare
 
         prepare(settings.storage.database)
+        check_machine(settings.storage.database)
     reads_key_database = not options.lifeline
     has_stored_keys = reads_key_database and _has_stored_keys(settings, open_to_all=options.no_auth)
     protection_at = partial(protection_at_start, open_to_all=options.no_auth, has_stored_keys=has_stored_keys)

@@ -3,6 +3,7 @@ trusted first; one named by option or variable, or in the user's configuration d
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import stat
@@ -89,6 +90,15 @@ def fingerprint(path: Path) -> Fingerprint:
     except OSError:
         return 0, 0, 0
     return file_stat.st_mtime_ns, file_stat.st_size, file_stat.st_ino
+
+
+def content_digest(file: str) -> str:
+    """The digest of a configuration file, by which machines can be compared; "" without a file."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12] if file else ""
+    except OSError:
+        # It was removed since it was read.
+        return ""
 
 
 def _user_directory(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:

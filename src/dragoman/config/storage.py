@@ -64,4 +64,5 @@ def _database(written: str, storage: Storage, environ: Mapping[str, str]) -> Pos
         path=storage.path,
         journal_keep=storage.journal_keep,
         machine=storage.machine or gethostname(),
+        time_zone=storage.time_zone,
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.config.config_file import content_digest
 from dragoman.config.prices import price_book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
@@ -90,6 +91,8 @@ class Runtime:
         self.usage_recorder: UsageRecorder = (
             former.usage_recorder if former is not None else UsageRecorder(settings.storage, log, now=self.state.now)
         )
+        if settings.storage.database is not None:
+            self.usage_recorder.configuration = content_digest(settings.file)
         metrics.recorded = self.usage_recorder.recorded
         self.guard = guard or Guard(settings)
         self._records_ids_with_keys = must_record_owners(settings, requires_keys=True)

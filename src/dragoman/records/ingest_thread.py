@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,32 +19,29 @@ from dragoman.database_location import DatabaseLocation, database_exists, journa
 from dragoman.errors import ConfigError
 from dragoman.records.deferred_assignment import STEP_ROWS, DeferredAssigner
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import directory_of, journals_in, read_rotation_request
-from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges, journal_size
-from dragoman.records.thread_assignment import reclassify
+from dragoman.records.journal_directory import ASIDE, directory_of, journals_in, machine_of, read_rotation_request
+from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges, journal_size, machine_at
+from dragoman.records.retention import Retention
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.record_tables import RecordTables, open_record_tables
+
+if TYPE_CHECKING:
+    from dragoman.records.machine import Machine
 
 # Seconds between two rounds, and their maximum after failures.
 EVERY = 1.0
 _MAX_INTERVAL = 30.0
+# Their maximum if other machines wait for this one to be seen.
+_MAX_SHARED_INTERVAL = 5.0
 # Seconds to wait for a lock at a time.
 _LOCK_TIMEOUT = 1.0
-# Interval of searches for expired rows, in seconds, the number of rows per step, and the time limit of a step; then
-# other work has its turn.
-_RETAIN_EVERY = 60.0
-_MIN_BATCH, _MAX_BATCH = 10, 1000
-_MAX_STEP_SECONDS, _SHORT_STEP_SECONDS = 0.01, 0.004
+# Seconds between two steps of assignment, and their number in a row; then other work has its turn.
 _BETWEEN, _STEPS = 0.02, 20
 # Maximum rows since its last step for which it counts as idle, and assigns sessions.
 _IDLE_ROWS = 10
 _DAY = 86_400_000_000
 # Seconds between two comparisons of offsets with retained journals.
 _COMPARE_EVERY = 10.0
-# Days for which the ends of histories are known, unless rows expire earlier: a later continuation is a new thread.
-_HEAD_DAYS = 90.0
-
-
 # Requests to ingest at once that may wait.
 _MAX_REQUESTS = 16
 
@@ -84,14 +82,16 @@ class IngestThread:
         on_ingested: OnIngested | None = None,
         every: float = EVERY,
         clock: Callable[[], int] = time.time_ns,
+        machine: Machine | None = None,
     ) -> None:
         self._database = database
+        # Made by the thread, if there are several machines and it is not given.
+        self._machine = machine
         self._directory = directory_of(database)
         self._journal_keep = journal_keep_of(database)
         # When offsets are compared with retained journals the next time.
         self._compares = 0.0
         self._journal = journal
-        self._days = days
         self._tend = tend
         self._log = log
         self._on_ingested = on_ingested
@@ -105,16 +105,14 @@ class IngestThread:
         # The journal that was drained last, and how far.
         self._applied: tuple[Path | None, int] = (None, 0)
         self._rotated = 0
-        self._at_once = 100
-        self._retained = 0.0
         self._stopping = threading.Event()
+        self._retention = Retention(days, self._stopping)
         # Set when there is something to do before the next time.
         self._woken = threading.Event()
         self._requests: deque[_Request] = deque()
         self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
         self.rows = 0
         self.damaged = 0
-        self.removed = 0
         self.lost = 0
         self.errors = 0
         self.problem = ""
@@ -126,6 +124,11 @@ class IngestThread:
         journal = self._journal
         own = journal.size - applied if path == journal.path else 0 if journal.is_bare else journal.size
         return max(own, 0) + self._orphans
+
+    @property
+    def removed(self) -> int:
+        """The expired rows that were deleted."""
+        return self._retention.removed
 
     def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
         """Set the callback for ingested records, or None."""
@@ -172,6 +175,8 @@ class IngestThread:
         """Move what there is; give how long to wait for the next time."""
         try:
             self._maintain_journal()
+            if not self._is_joined():
+                return self._every
             if self._journal_keep:
                 self._compare()
             before = self.rows
@@ -213,6 +218,32 @@ class IngestThread:
         elif journal.problem:
             self._tend(False)
 
+    def _is_joined(self) -> bool:
+        """Whether this machine may ingest: it has joined the others, and its journals have its id."""
+        if isinstance(self._database, str):
+            return True
+        ingester = self._opened()
+        machine = self._machine
+        assert machine is not None
+        if not machine.tend(ingester.tables.connection, ingester.backlog):
+            return False
+        journal = self._journal
+        journal.machine = machine.owner
+        name = "" if journal.path is None else journal.path.name
+        # One from before it joined, and one whose id a clone has taken. The offset of one that lasts for long would be
+        # removed soon after its file.
+        is_old = not journal.is_bare and 0 < journal.begun < self._clock() // 1000 - _DAY
+        if name and (is_old or machine_of(name)[0] != machine.file.id) and not journal.is_closed:
+            self._tend(True)
+        if moved := ingester.set_aside():
+            aside = self._directory / ASIDE
+            self._log(
+                "warn",
+                f"{moved} journals have the id of another machine, with whose disk this one was made: they are in"
+                f" {aside}; if that machine is gone: dragoman db ingest {aside}",
+            )
+        return True
+
     def _compare(self) -> None:
         """See whether the database has lost what it had, as after a failover; then it gets that again."""
         now = time.monotonic()
@@ -240,7 +271,8 @@ class IngestThread:
             os.close(descriptor)
             self._lose(lost)
         own, size = journal.path, journal.size
-        if own is not None and journal.descriptor >= 0 and not journal.is_bare and self._applied != (own, size):
+        has_more = own is not None and not journal.is_bare and self._applied != (own, size)
+        if own is not None and has_more and journal.descriptor >= 0 and self._opened().is_own(own):
             self._applied = (own, self._opened().ingest(own))
         # Before the look into the folder: one that is let go of in between was none to be drained yet.
         held = journal.descriptor >= 0
@@ -253,8 +285,8 @@ class IngestThread:
         if not requests:
             return
         # A worker exports its own journals alone.
-        others = Ingester(self._opened().tables, self._directory)
-        for journal in journals_in(self._directory):
+        others = Ingester(self._opened().tables, self._directory, machine=self._machine)
+        for journal in others.journals_here():
             if journal != self._journal.path:
                 others.ingest(journal, until=journal_size(journal))
         for _ in range(requests):
@@ -285,39 +317,8 @@ class IngestThread:
             self._log("error", f"{lost} requests were lost with a journal that was removed from {self._directory}")
 
     def _retain(self) -> None:
-        now = time.monotonic()
-        if now < self._retained or not database_exists(self._database):
-            return
-        tables = self._opened().tables
-        before = int(self._clock() // 1000 - self._days * _DAY)
-        for _ in range(_STEPS):
-            began = time.perf_counter()
-            with tables.transaction():
-                removed = tables.records.remove_before(before, self._at_once)
-            took = time.perf_counter() - began
-            self.removed += removed
-            if removed < self._at_once:
-                self._retained = now + _RETAIN_EVERY
-                self._tidy(tables, before)
-                return
-            if took > _MAX_STEP_SECONDS:
-                self._at_once = max(self._at_once // 2, _MIN_BATCH)
-            elif took < _SHORT_STEP_SECONDS:
-                self._at_once = min(self._at_once * 2, _MAX_BATCH)
-            if self._stopping.wait(_BETWEEN):
-                return
-
-    def _tidy(self, tables: RecordTables, before: int) -> None:
-        """Class threads anew that older rules have classed, and forget where old histories ended; in small steps."""
-        before = max(before, int(self._clock() // 1000 - _HEAD_DAYS * _DAY))
-        for _ in range(_STEPS):
-            with tables.transaction():
-                removed = tables.sessions.remove_heads(before, self._at_once)
-            # A part of the tips where few are old is done with, and the next one has its turn in a minute.
-            if max(removed, reclassify(tables, self._at_once)) < self._at_once or self._stopping.wait(_BETWEEN):
-                return
-        # There is more of it.
-        self._retained = 0.0
+        if self._retention.is_due and database_exists(self._database):
+            self._retention.run(self._opened().tables, self._clock() // 1000)
 
     def _assign(self) -> None:
         """Assign sessions and threads of rows that have none yet, the first ingested ones first."""
@@ -330,9 +331,16 @@ class IngestThread:
 
     def _opened(self) -> Ingester:
         if self._ingester is None:
+            if self._machine is None:
+                self._machine = machine_at(self._database)
             self._tables = open_record_tables(self._database, timeout=_LOCK_TIMEOUT)
             self._ingester = Ingester(
-                self._tables, self._directory, self._on_ingested, self._notified_offsets, self._journal_keep
+                self._tables,
+                self._directory,
+                self._on_ingested,
+                self._notified_offsets,
+                self._journal_keep,
+                self._machine,
             )
             self._ingester.remove_offsets(self._clock() // 1000)
         self._ingester.on_ingested = self._on_ingested
@@ -355,7 +363,8 @@ class IngestThread:
         if message != self.problem:
             self.problem = message
             self._log("warn", f"cannot ingest journals in {self._directory}: {message}")
-        return min(max(pause, self._every) * 2, _MAX_INTERVAL)
+        longest = _MAX_INTERVAL if self._machine is None else _MAX_SHARED_INTERVAL
+        return min(max(pause, self._every) * 2, longest)
 
     def _close(self) -> None:
         self._count()

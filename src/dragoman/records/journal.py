@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from dragoman.records.journal_directory import JOURNAL, make_directory
+from dragoman.records.journal_directory import journal_name, make_directory
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_lock import lock_one_that_is_there
 from dragoman.records.journal_reader import FINALIZED, OPENED
@@ -56,12 +56,15 @@ class Journal:
         self,
         directory: Path,
         *,
+        machine: str = "",
         max_bytes: int = MAX_JOURNAL_BYTES,
         clock: Callable[[], int] = time.time_ns,
         write: Callable[[int, bytes], int] = os.write,
         retire: Callable[[int], None] = os.close,
     ) -> None:
         self._directory = directory
+        # Id and epoch of this machine, for the names of files; the ingest thread changes it.
+        self.machine = machine
         self._max_bytes = max_bytes
         self._clock = clock
         self._write = write
@@ -298,7 +301,7 @@ class Journal:
         make_directory(self._directory)
         for step in range(_TRIES):
             self._number += 1
-            path = self._directory / f"{max(now, self.begun + 1) + step:017d}-{os.getpid()}-{self._number}{JOURNAL}"
+            path = self._directory / journal_name(max(now, self.begun + 1) + step, self.machine, self._number)
             try:
                 descriptor = os.open(path, _FLAGS, 0o600)
             except FileExistsError:

@@ -11,6 +11,10 @@ _ENDING = ".records"
 # The suffix of journals, and the file that requests all writers to begin another journal.
 JOURNAL = ".log"
 _ROTATE = "rotate"
+# The directory of journals of another machine, whose disk this one has a copy of.
+ASIDE = "aside"
+# The parts of a journal's name, if one of them is that of its machine.
+_PARTS = 4
 
 
 def directory_of(database: DatabaseLocation) -> Path:
@@ -37,6 +41,19 @@ def begun(name: str) -> int:
     """The start of a journal in microseconds, by its name; 0 if the name does not contain it."""
     digits = name.partition("-")[0]
     return int(digits) if digits.isascii() and digits.isdecimal() else 0
+
+
+def journal_name(time: int, machine: str, number: int) -> str:
+    """The name of a journal that begins at a time in microseconds. `machine` is the id and the epoch of the machine, ""
+    where there is only one: in containers all processes have the same number."""
+    return f"{time:017d}-{f'{machine}-' if machine else ''}{os.getpid()}-{number}{JOURNAL}"
+
+
+def machine_of(name: str) -> tuple[str, int]:
+    """The id and the epoch of the machine that a journal belongs to, by its name; "" and 0 if it has none."""
+    parts = name.removesuffix(JOURNAL).split("-")
+    machine, _, epoch = parts[1].partition(".") if len(parts) == _PARTS else ("", "", "")
+    return (machine, int(epoch)) if epoch.isascii() and epoch.isdecimal() else ("", 0)
 
 
 def request_rotation(directory: Path, now: int) -> None:

@@ -9,12 +9,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.database_location import DatabaseLocation, is_persistent, journal_keep_of
-from dragoman.records.journal_directory import begun, directory_of, journals_in
+from dragoman.records.journal_directory import ASIDE, begun, directory_of, journals_in, machine_of, make_directory
 from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
 from dragoman.records.journal_reader import (
@@ -30,6 +31,9 @@ from dragoman.records.retained_journals import RetainedJournals
 from dragoman.records.rows import Batch, EntryParts
 from dragoman.records.sanitize import sanitize_entry
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
+
+if TYPE_CHECKING:
+    from dragoman.records.machine import Machine
 
 # Bytes of JSON per token, if no count is known.
 _BYTES_OF_A_TOKEN = 4
@@ -59,23 +63,37 @@ def ingest_all(database: DatabaseLocation, *, now: int) -> Ingested:
     directory = directory_of(database)
     if not journals_in(directory) and not RetainedJournals(directory).all() and not is_outdated(database):
         return Ingested()
+    machine = machine_at(database)
     tables = open_record_tables(database)
     try:
-        ingester = Ingester(tables, directory, keep=journal_keep_of(database))
+        if machine is not None and not machine.is_joined(tables.connection):
+            # The next start of its gateway decides what becomes of them.
+            return Ingested()
+        ingester = Ingester(tables, directory, keep=journal_keep_of(database), machine=machine)
         ingester.restore_retained()
         ingester.ingest_orphans(now)
         # Only entries from before the request: others may be written all the time.
-        for journal in journals_in(directory):
+        for journal in ingester.journals_here():
             ingester.ingest(journal, until=journal_size(journal))
         return ingester.ingested
     finally:
         tables.close()
 
 
+def machine_at(database: DatabaseLocation, configuration: Callable[[], str] = lambda: "") -> Machine | None:
+    """The machine of this process, if a database has several."""
+    if isinstance(database, str):
+        return None
+    from dragoman.records.machine import Machine
+
+    return Machine(database, configuration)
+
+
 class Ingester:
     """Moves a folder's journals into tables. `on_ingested` gets ingested entries once they are on the disk: of all
     journals of this worker, also if a command ingested them meanwhile. `heard` has the offsets by journal name, and
-    outlives this object. Ingested journals are retained for `keep` seconds, if that is not 0."""
+    outlives this object. Ingested journals are retained for `keep` seconds, if that is not 0. With a `machine`, those
+    of others are left alone."""
 
     def __init__(
         self,
@@ -84,8 +102,10 @@ class Ingester:
         on_ingested: OnIngested | None = None,
         notified_offsets: dict[str, int] | None = None,
         keep: float = 0.0,
+        machine: Machine | None = None,
     ) -> None:
         self.tables = tables
+        self._machine = machine
         self._directory = directory
         self.on_ingested = on_ingested
         self._notified_offsets = {} if notified_offsets is None else notified_offsets
@@ -101,6 +121,35 @@ class Ingester:
     def ingested(self) -> Ingested:
         """The result so far."""
         return Ingested(rows=self.rows, damaged=self.damaged, journals=self.journals)
+
+    def journals_here(self) -> list[Path]:
+        """The journals of this machine, the oldest first."""
+        return [journal for journal in journals_in(self._directory) if self.is_own(journal)]
+
+    def is_own(self, journal: Path) -> bool:
+        """Whether a journal is of this machine; one without an epoch in its name is from before it joined others."""
+        machine, epoch = machine_of(journal.name)
+        return self._machine is None or epoch == 0 or machine == self._machine.file.id
+
+    def backlog(self) -> int:
+        """The bytes of this machine's journals that are not ingested yet; in a transaction."""
+        sizes = {journal.name: journal_size(journal) for journal in self.journals_here()}
+        offsets = self.tables.offsets.of([*sizes])
+        return sum(max(size - offsets.get(name, 0), 0) for name, size in sizes.items())
+
+    def set_aside(self) -> int:
+        """Move the journals of other machines, which the disk that this one was cloned from had, out of the way; give
+        their number. Their offsets may be those of the original."""
+        moved = 0
+        for journal in journals_in(self._directory):
+            if self.is_own(journal):
+                continue
+            with _locked(journal) as descriptor:
+                if descriptor is not None:
+                    make_directory(self._directory / ASIDE)
+                    journal.rename(self._directory / ASIDE / journal.name)
+                    moved += 1
+        return moved
 
     def ingest(self, journal: Path, *, until: int | None = None) -> int:
         """Ingest a journal; returns the new offset."""
@@ -137,7 +186,7 @@ class Ingester:
     def ingest_orphans(self, now: int) -> int:
         """Ingest and remove the journals of ended workers; return the remaining bytes of the others."""
         left = 0
-        for journal in journals_in(self._directory):
+        for journal in self.journals_here():
             with _locked(journal) as descriptor:
                 if descriptor is not None and not self._finish(descriptor, journal, now):
                     left += journal_size(journal)
@@ -150,20 +199,22 @@ class Ingester:
             offsets = self.tables.offsets.all()
         before = now - _MAY_COME_BACK
         there = {journal.name for journal in (*journals_in(self._directory), *self._retained_journals.all())}
-        gone = [name for name in offsets if begun(name) < before and name not in there]
+        gone = [name for name in offsets if begun(name) < before and name not in there and self.is_own(Path(name))]
         self._forget(gone)
 
     def restore_retained(self) -> int:
         """Have retained journals ingested again that the database has lost, as after a failover; give their number."""
-        if not self._retained_journals.all():
+        names = [journal.name for journal in self._retained_journals.all() if self.is_own(journal)]
+        if not names:
             return 0
         with self.tables.reading():
-            offsets = self.tables.offsets.all()
-        return self._retained_journals.restore(offsets)
+            offsets = self.tables.offsets.of(names)
+        return self._retained_journals.restore({name: offsets.get(name, 0) for name in names})
 
     def remove_retained(self, now: int) -> None:
-        """Remove journals that were retained for as long as needed, at a time in microseconds."""
-        self._forget(self._retained_journals.remove_before(now - int(self._keep * 1e6)))
+        """Remove journals that were retained for as long as needed, at a time in microseconds. Their offsets stay for
+        a while: a machine that is set back to a snapshot of its disk has them again."""
+        self._retained_journals.remove_before(now - int(self._keep * 1e6))
 
     def _forget(self, names: Sequence[str]) -> None:
         """Remove the offsets of journals whose files are gone."""
@@ -232,6 +283,8 @@ class Ingester:
                 for segment in segments:
                     if start < 0:
                         start = segment.start
+                        if self._machine is not None:
+                            self._machine.check(tables.connection)
                         if tables.offsets.applied(journal.name) != start:
                             raise _Elsewhere
                         if start == 0 and not is_held and not journal.exists():

@@ -32,22 +32,20 @@ class RetainedJournals:
             journal.rename(self._folder / journal.name)
 
     def restore(self, offsets: Mapping[str, int]) -> int:
-        """Move journals that the database has no longer ingested whole back to the others; give their number."""
+        """Move journals with an offset that the database has no longer ingested whole back to the others; give their
+        number."""
         restored = 0
         for journal in self.all():
             with suppress(FileNotFoundError):
-                if offsets.get(journal.name, 0) <= journal.stat().st_size:
+                if journal.name in offsets and offsets[journal.name] <= journal.stat().st_size:
                     journal.rename(self._directory / journal.name)
                     restored += 1
         return restored
 
-    def remove_before(self, time: int) -> list[str]:
-        """Remove the journals that were retained before a time in microseconds; give their names."""
-        removed = []
+    def remove_before(self, time: int) -> None:
+        """Remove the journals that were retained before a time in microseconds."""
         for journal in self.all():
             with suppress(FileNotFoundError):
                 # The move was the last change of the file.
                 if journal.stat().st_ctime_ns // 1000 < time:
                     journal.unlink()
-                    removed.append(journal.name)
-        return removed

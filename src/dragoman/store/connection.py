@@ -50,6 +50,10 @@ class Connection(Protocol):
     def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
         """Add many rows, in their order, the fastest way that the engine has."""
 
+    def drop_before(self, table: AppendTable, time: int, lock: bytes, /) -> int:
+        """Drop the parts of a table whose rows all have earlier times, each in a transaction with a lock; returns how
+        many. There are none where the engine does not divide the table."""
+
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         """The first row of a query."""
 

@@ -107,7 +107,10 @@ def _tables(db: PostgresConnection) -> dict[str, list[str]]:
     for table, column in db.rows(
         "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
         " WHERE c.relnamespace = CAST(? AS regnamespace) AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
-        " AND a.attnum > 0 AND NOT a.attisdropped AND c.relname <> 'schema_version' ORDER BY c.relname, a.attnum",
+        " AND a.attnum > 0 AND NOT a.attisdropped"
+        # A file has one machine.
+        " AND c.relname NOT IN ('schema_version', 'machines', 'shared_settings', 'erasures')"
+        " ORDER BY c.relname, a.attnum",
         (SCHEMA,),
     ):
         columns.setdefault(table, []).append(column)

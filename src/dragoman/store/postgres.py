@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import count
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from psycopg.pq import Conninfo, Format, TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
-from dragoman.store.connection import AppendRow, AppendTable, Row, Values
+from dragoman.store.connection import AppendRow, AppendTable, Row, Transaction, Values
 from dragoman.store.errors import (
     StoreAway,
     StoreBusy,
@@ -56,6 +57,8 @@ _OUT_OF_RANGE = "22003"
 LOCK_TIMEOUT = 1.0
 # Microseconds.
 _DAY = 86_400_000_000
+# The name of the part of a table that has the rows of a month.
+_MONTH = re.compile(r"\w+_(\d{4})_(\d\d)")
 # Rows that `each` reads at a time.
 _AT_ONCE = 500
 # Seconds, the driver's least.
@@ -141,6 +144,12 @@ def _defaults() -> dict[str, str]:
     return {each.keyword.decode(): each.val.decode(errors="replace") for each in found if each.val is not None}
 
 
+def _month_start(year: int, month: int) -> int:
+    """The beginning of a month in microseconds since 1970, UTC; month 13 is January."""
+    begins = datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC)
+    return int(begins.timestamp()) * 1_000_000
+
+
 def _place(parameters: dict[str, str]) -> str:
     hosts = (parameters.get("host") or parameters.get("hostaddr") or "local socket").split(",")
     ports = parameters.get("port", "").split(",")
@@ -211,6 +220,21 @@ class PostgresConnection:
         """Make the partitions of some times: a row without one would be refused."""
         days = sorted({time // _DAY for time in times if isinstance(time, int)})
         self.rows("SELECT ensure_month(day) FROM unnest(CAST(? AS bigint[])) day", ([day * _DAY for day in days],))
+
+    def drop_before(self, table: AppendTable, time: int, lock: bytes, /) -> int:
+        parts = self.rows(
+            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+            " WHERE i.inhparent = CAST(? AS regclass) ORDER BY 1",
+            (table.name,),
+        )
+        dropped = 0
+        for (name,) in parts:
+            month = _MONTH.fullmatch(name)
+            if month is not None and _month_start(int(month[1]), int(month[2]) + 1) <= time:
+                with Transaction(self, lock):
+                    self.rows("SELECT drop_month(?)", (_month_start(int(month[1]), int(month[2])),))
+                dropped += 1
+        return dropped
 
     def _appending(self, table: AppendTable) -> str:
         """The statement that adds rows of which each column is given as an array."""

@@ -5,7 +5,7 @@ since their journal may be removed then."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from dragoman.store.session_tables import SessionTables
 from dragoman.store.sqlite import SQLiteConnection, connect, connect_to_read
 from dragoman.store.unassigned import UnassignedRows
 from dragoman.store.write_errors import not_writable
+
+# So many values are bound in one statement.
+_AT_ONCE = 500
 
 
 class JournalOffsets:
@@ -35,6 +38,15 @@ class JournalOffsets:
     def all(self) -> dict[str, int]:
         """The offset of each journal."""
         return {str(name): int(applied) for name, applied in self._db.rows("SELECT name, applied FROM journals")}
+
+    def of(self, names: Sequence[str]) -> dict[str, int]:
+        """The offsets of some journals; an absent one is 0."""
+        offsets: dict[str, int] = {}
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            places = ", ".join("?" * len(some))
+            offsets.update(self._db.rows(f"SELECT name, applied FROM journals WHERE name IN ({places})", some))
+        return offsets
 
     def move(self, name: str, start: int, end: int, damaged: int = 0) -> bool:
         """Move an offset in this transaction; False if another process moved it. An absent one is 0: offsets are

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert
-from dragoman.store.connection import AppendRow, AppendTable, Connection
+from dragoman.store.connection import RECORDS, AppendRow, AppendTable, Connection
 from dragoman.store.migrations.sqlite import MEASURES
 
 
@@ -112,6 +112,11 @@ class Records:
 
     def count(self) -> int:
         return self._db.number("SELECT count(*) FROM records")
+
+    def drop_before(self, time: int) -> int:
+        """Drop whole parts of the table with rows before a time alone; returns how many. `StoreBusy` if one is in use:
+        no reader waits until it is not."""
+        return self._db.drop_before(_TABLE, time, RECORDS)
 
     def remove_before(self, time: int, most: int) -> int:
         """Remove some records that began before a time; returns how many. Sums stay."""

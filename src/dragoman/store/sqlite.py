@@ -75,6 +75,9 @@ class SQLiteConnection(sqlite3.Connection):
                     self.change(statement, values)
                     at += size
 
+    def drop_before(self, table: AppendTable, time: int, lock: bytes, /) -> int:
+        return 0
+
     def row(self, statement: str, values: Values = (), /) -> Row | None:
         try:
             row: Row | None = self.execute(statement, values).fetchone()

@@ -21,7 +21,7 @@ from tests.waiting import LIMIT
 
 _KINDS = {"INTEGER": "bigint", "TEXT": "text", "BLOB": "bytea", "REAL": "double precision"}
 # Tables that one engine needs for itself.
-_OWN = {"schema_version", "sqlite_sequence"}
+_OWN = {"schema_version", "machines", "shared_settings", "erasures", "sqlite_sequence"}
 # The columns of each table: name, kind, whether it is never NULL.
 Columns = dict[str, list[tuple[str, str, bool]]]
 

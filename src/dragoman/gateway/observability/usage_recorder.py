@@ -69,6 +69,8 @@ class UsageRecorder:
         self._clock = clock
         # The time by which records expire, in seconds since 1970.
         self._now = now
+        # The digest of the present configuration, for other machines.
+        self.configuration = ""
         # Removes what requests left in memory.
         self.on_rotated: Callable[[], None] = lambda: None
         self._journal: Journal | None = None
@@ -91,16 +93,23 @@ class UsageRecorder:
         from dragoman.records.ingest_thread import IngestThread
         from dragoman.records.journal import Journal
         from dragoman.records.journal_directory import directory_of
+        from dragoman.records.journal_ingest import machine_at
         from dragoman.records.journal_sync import JournalSync
 
         self._loop = asyncio.get_running_loop()
         directory = directory_of(storage.location)
+        try:
+            machine = machine_at(storage.location, lambda: self.configuration)
+        except OSError:
+            # The journal has the same problem, and reports it.
+            machine = None
+        name = "" if machine is None else machine.owner
         if storage.durability == MACHINE:
             self._sync = JournalSync(self._not_synced)
-            self._journal = Journal(directory, retire=self._sync.retire)
+            self._journal = Journal(directory, machine=name, retire=self._sync.retire)
             self.waits = True
         else:
-            self._journal = Journal(directory)
+            self._journal = Journal(directory, machine=name)
         if self._journal.problem:
             self._log_change()
         self._ingest_thread = IngestThread(
@@ -111,6 +120,7 @@ class UsageRecorder:
             log=self._log_from_thread,
             on_ingested=on_ingested,
             clock=lambda: int(self._now() * _SECOND),
+            machine=machine,
         )
         self._ingest_thread.start()
 
