@@ -48,14 +48,23 @@ _SETTINGS = (
 class PostgresServer:
     """A server with data of its own, which outlive a stop."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(self, directory: Path, *settings: str, primary: PostgresServer | None = None) -> None:
+        """With `primary`, it is a replica of that server, which runs."""
         self.directory = directory
         self._data = directory / "data"
         self._settings = (*_SETTINGS, f"unix_socket_directories={directory}", *settings)
         self._log = directory / "log"
         self._shell: subprocess.Popen[bytes] | None = None
         self._numbers = count(1)
-        shutil.copytree(_template(), self._data)
+        if primary is None:
+            shutil.copytree(_template(), self._data)
+        else:
+            primary._copy_to(self._data)
+
+    @property
+    def socket(self) -> Path:
+        """The path of its socket."""
+        return self.directory / ".s.PGSQL.5432"
 
     def address(self, database: str = "postgres", user: str = "postgres") -> str:
         """The address of a database."""
@@ -119,6 +128,19 @@ class PostgresServer:
         """What the server has logged."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
+    def query(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """The rows of a query, as the administrator."""
+        with psycopg.connect(self.address(database), autocommit=True) as administrator:
+            return administrator.execute(statement.encode()).fetchall()
+
+    def promote(self) -> None:
+        """Make a replica the primary, and wait until it is."""
+        assert self.query("SELECT pg_promote(true, 600)") == [(True,)]
+
+    def _copy_to(self, data: Path) -> None:
+        options = ("-U", "postgres", "--checkpoint=fast", "--no-sync", "--write-recovery-conf")
+        _run([*_command("pg_basebackup"), "-h", str(self.directory), "-D", str(data), *options])
+
     def _accepts_connections(self) -> bool:
         assert self._shell is not None and self._shell.poll() is None, self.log()
         try:
@@ -168,6 +190,10 @@ def _template() -> Path:
     """A directory of data, made once in each process, and removed with its other temporary files."""
     with held_by_session():
         path = Path(tempfile.mkdtemp(prefix="pg-template-"))
-        done = subprocess.run([*_command("initdb"), "-D", str(path), *_INITDB], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+        _run([*_command("initdb"), "-D", str(path), *_INITDB])
     return path
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

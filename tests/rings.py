@@ -44,6 +44,7 @@ _FROM = {NETWORK: SOCKET, SLEPT: SOCKET, THREAD: SOCKET, STARTED: PROCESS}
 _MAY_SLEEP = {
     "tests/waiting.py": "the polling helper",
     "tests/failover/provider.py": "a provider that is slow",
+    "tests/machines/database_proxy.py": "a network that is slow",
     "tests/gateway/harness.py": "a provider that speaks slowly",
     "tests/virtual_time.py": "gives a thread a moment to come back",
     "tests/gateway/exchange/test_timeouts.py": "a timer that the loop fires after those that are due before it",

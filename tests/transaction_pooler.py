@@ -45,6 +45,11 @@ class TransactionPooler:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @property
+    def socket(self) -> Path:
+        """The path of its socket."""
+        return self._directory / f".s.PGSQL.{_PORT}"
+
     def address(self, database: str = "postgres", user: str = "postgres") -> str:
         """The address of a database through the pooler."""
         return f"host={self._directory} port={_PORT} user={user} dbname={database}"

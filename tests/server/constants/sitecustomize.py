@@ -5,9 +5,18 @@ Every interpreter with this directory on its path runs this file first.
 Intervals and limits that no setting changes become a test's own in this way: an interval of hundredths of a second,
 or a limit that no test reaches. The constants are set in the given order, each before other modules import it. A name
 may also be that of a function and one of its parameters, whose default value is set.
+
+`TEST_CLOCK_AHEAD` is the number of seconds by which the wall clock of the process is ahead.
 """
 
 import os
+
+if ahead := float(os.environ.get("TEST_CLOCK_AHEAD", "0")):
+    import time
+
+    wall_clock, wall_clock_ns = time.time, time.time_ns
+    time.time = lambda: wall_clock() + ahead
+    time.time_ns = lambda: wall_clock_ns() + int(ahead * 1e9)
 
 if given := os.environ.get("TEST_CONSTANTS"):
     import json
