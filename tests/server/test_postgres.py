@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
-import psycopg
 import pytest
 
-from tests.sdk.digging import Object
-from tests.server.process import NO_LINES, Process, Script, Served, provided, serving
+from tests.postgres import PostgresServer
+from tests.server.process import Process, Script, Served, provided
+from tests.server.shared_database import BEARER, RECORDS, add_key, count_of, create, read, respond, served_on, storage
 from tests.waiting import wait_until
-
-MODEL = "echo/text"
-# Responses that were asked for.
-RECORDS = "SELECT count(*) FROM records WHERE asked <> ''"
-STORAGE = '[storage]\ndatabase = "$DATABASE_URL"\nmachine = "eu-1"\n'
-
-
-@contextmanager
-def served(database: str, more: str = "", arguments: Sequence[str] = NO_LINES) -> Iterator[Served]:
-    """A gateway on a database."""
-    with serving(Script(), STORAGE + more, environment={"DATABASE_URL": database}, arguments=arguments) as gateway:
-        yield gateway
-
-
-def create(gateway: Served, text: str, **more: object) -> Object:
-    """A stored response."""
-    answer = gateway.post("/v1/responses", {"model": MODEL, "input": text, **more})
-    assert answer.status == 200, answer.body
-    return {**answer.json()}
-
-
-def count_of(database: str, statement: str) -> int:
-    """A number from the tables."""
-    with psycopg.connect(database, options="-c search_path=dragoman") as db:
-        row = db.execute(statement.encode()).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_responses_and_records_are_in_the_database(database: str, workers: str) -> None:
-    with served(database, arguments=("--workers", workers)) as gateway:
+    with served_on(database, arguments=("--workers", workers)) as gateway:
         first = create(gateway, "The word is blue.")
         second = create(gateway, "Which word?", previous_response_id=first["id"])
-        assert gateway.get(f"/v1/responses/{second['id']}").json() == second
+        assert read(gateway, second["id"]).json() == second
         wait_until(lambda: count_of(database, RECORDS) == 2, "both records are in the database")
         assert gateway.stop() == 0
     assert count_of(database, "SELECT count(*) FROM responses") == 2
@@ -54,29 +26,49 @@ def test_responses_and_records_are_in_the_database(database: str, workers: str) 
 
 def test_a_response_continues_on_another_machine(database: str) -> None:
     with ExitStack() as stack:
-        first, second = (stack.enter_context(served(database)) for _ in range(2))
+        first, second = (stack.enter_context(served_on(database)) for _ in range(2))
         begun = create(first, "The word is blue.")
         continued = create(second, "Which word?", previous_response_id=begun["id"])
-        assert first.get(f"/v1/responses/{continued['id']}").json() == continued
+        assert read(first, continued["id"]).json() == continued
         wait_until(lambda: count_of(database, RECORDS) == 2, "both records are in the database")
 
 
-def test_the_address_is_in_no_output(database: str) -> None:
-    with served(f"{database} password=canary-password") as gateway:
-        create(gateway, "Hello.")
-        assert gateway.stop() == 0
-        lines = [*gateway.process.log.all(), *gateway.process.out.all()]
-    assert not [line for line in lines if "canary" in line]
+def test_a_key_is_known_to_all_machines_until_it_is_revoked_on_any(database: str) -> None:
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(served_on(database)) for _ in range(2))
+        for number in range(20):
+            _make_and_revoke(first, second, f"key-{number}")
+
+
+def _make_and_revoke(first: Served, second: Served, name: str) -> None:
+    bearer, path = f"Bearer {add_key(first, name)}", f"/admin/v1/keys/{name}"
+    wait_until(lambda: respond(second, "Hi.", bearer, store=False).status == 200, f"{name} is known")
+    tag = first.get(path, authorization=BEARER).header("etag") or ""
+    revoked = first.ask("DELETE", path, b"", authorization=BEARER, if_match=tag)
+    assert revoked.status == 200, revoked.body
+    wait_until(lambda: respond(second, "Hi.", bearer, store=False).status == 401, f"{name} is refused")
+
+
+def test_an_empty_database_is_not_set_up_by_a_role_that_may_not(postgres: PostgresServer, database: str) -> None:
+    postgres.execute("CREATE ROLE reader LOGIN")
+    try:
+        environment = {"DATABASE_URL": database.replace("user=postgres", "user=reader")}
+        with provided(Script(), storage()) as house:
+            process = Process(["--config", str(house.file), "--port", "0"], house.directory, environment)
+            assert process.wait() != 0
+    finally:
+        postgres.execute("DROP ROLE reader")
+    assert "the owner of the tables runs dragoman db migrate" in "".join(process.log.all())
 
 
 @pytest.mark.parametrize(
     ("change", "remedy"), [("version = 0", "run dragoman db migrate"), ("oldest = 99", "update this release")]
 )
 def test_tables_of_another_version_are_refused(database: str, change: str, remedy: str) -> None:
-    with served(database) as gateway:
+    with served_on(database) as gateway:
         assert gateway.stop() == 0
     before = count_of(database, f"UPDATE schema_version SET {change} RETURNING version")
-    with provided(Script(), STORAGE) as house:
+    with provided(Script(), storage()) as house:
         process = Process(["--config", str(house.file), "--port", "0"], house.directory, {"DATABASE_URL": database})
         assert process.wait() != 0
     assert remedy in "".join(process.log.all())

@@ -470,7 +470,10 @@ class App:
 
     async def _ready(self, request: ServerRequest) -> None:
         status, words = readiness(
-            self.runtime.usage_recorder, self.runtime.guard.identities, verbose=request.query == "verbose"
+            self.runtime.usage_recorder,
+            self.runtime.guard.identities,
+            self.runtime.state.server,
+            verbose=request.query == "verbose",
         )
         if not self._is_stopping():
             request.respond(status, [_TEXT], words)
@@ -484,7 +487,10 @@ class App:
         return self.lame_duck or self.runtime.draining
 
     async def _metrics(self, request: ServerRequest) -> None:
-        request.respond(200, [_METRICS], render(await self._snapshots(), await self.runtime.state.stored_bytes()))
+        state = self.runtime.state
+        database_up = None if state.server is None else not state.server.is_away
+        body = render(await self._snapshots(), await state.stored_bytes(), database_up)
+        request.respond(200, [_METRICS], body)
 
     async def _status(self, request: ServerRequest) -> None:
         runtime = self.runtime

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.store_failures import log_failure
 from dragoman.records.old_names import LEVELS, OUTCOMES
 from dragoman.routing.health import MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_entry import HealthUpdate
@@ -77,7 +78,7 @@ class PersistedCooldowns:
         try:
             rows = await store.read(lambda tables: tables.cooldowns.current(), _TIMEOUT)
         except StoreError as error:
-            runtime.log.event("warn", "cannot load persisted cooldowns", reason=str(error))
+            log_failure(runtime.log, "warn", "cannot load persisted cooldowns", error)
             return
         for subject, body in rows:
             try:

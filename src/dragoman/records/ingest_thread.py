@@ -23,6 +23,7 @@ from dragoman.records.journal_directory import ASIDE, directory_of, journals_in,
 from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges, journal_size, machine_at
 from dragoman.records.retention import Retention
 from dragoman.store import StoreBusy, StoreError
+from dragoman.store.errors import StoreAway
 from dragoman.store.record_tables import RecordTables, open_record_tables
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class IngestThread:
         self.lost = 0
         self.errors = 0
         self.problem = ""
+        # Whether the problem was logged.
+        self._is_logged = False
 
     @property
     def backlog(self) -> int:
@@ -201,6 +204,8 @@ class IngestThread:
             return self._failed(error, pause)
         if self.problem:
             self.problem = ""
+        if self._is_logged:
+            self._is_logged = False
             self._log("info", f"journals are ingested into {self._database} again")
         return self._every
 
@@ -362,7 +367,10 @@ class IngestThread:
         self._refuse(message)
         if message != self.problem:
             self.problem = message
-            self._log("warn", f"cannot ingest journals in {self._directory}: {message}")
+            # The heartbeat logs that the server is away, once for all that the database has.
+            if not isinstance(error, StoreAway):
+                self._is_logged = True
+                self._log("warn", f"cannot ingest journals in {self._directory}: {message}")
         longest = _MAX_INTERVAL if self._machine is None else _MAX_SHARED_INTERVAL
         return min(max(pause, self._every) * 2, longest)
 

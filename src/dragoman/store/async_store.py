@@ -3,7 +3,8 @@
 bounded write without waiting; dropped ones are reported to `lost`. `check` tests whether a failed store works again. A
 function uses no state of the loop, changes only the tables, catches none of their errors, and may run twice. Work that
 has not begun when its caller leaves is not done, unless it is `at_last`. Work of one `owner` is done in its order; that
-of others may be done meanwhile, where there are several connections."""
+of others may be done meanwhile, where there are several connections. While the server of a database is away, all work
+fails at once."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from typing import TypeVar
 from zlib import crc32
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreBusy, StoreError, store_error
+from dragoman.store.errors import StoreAway, StoreBusy, StoreError, store_error
+from dragoman.store.server_state import ServerState
 from dragoman.store.work_item import Expedite, WorkItem
 from dragoman.store.worker_thread import Alarm, StoreThread
 
@@ -47,10 +49,12 @@ class Store:
         clock: Callable[[], float] = time.monotonic,
         alarm: Alarm | None = None,
         more: Sequence[Tables] = (),
+        server: ServerState | None = None,
     ) -> None:
         self._lost = lost
         self._clock = clock
-        self._threads = [StoreThread(each, clock, alarm) for each in (tables, *more)]
+        self._server = server
+        self._threads = [StoreThread(each, clock, alarm, server) for each in (tables, *more)]
         self._turns = tables.turns
         self._trial_bytes = _MIN_TRIAL_BYTES
         self._posts = 0
@@ -122,11 +126,18 @@ class Store:
         future = unit.future
         assert future is not None
         try:
+            self._refuse_if_away()
             self._thread_of(unit.owner).submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:
             # Raised when the result is awaited, because many callers are inside a callback.
             future.set_exception(error.with_traceback(None))
         return future
+
+    def _refuse_if_away(self) -> None:
+        """Raise `StoreAway` while the server is away: a thread may still wait for it."""
+        server = self._server
+        if server is not None and server.is_away:
+            raise StoreAway(server.problem)
 
     def _thread_of(self, owner: bytes) -> StoreThread:
         """The thread that does the work of an owner."""
@@ -149,6 +160,10 @@ class Store:
 
     def post(self, work: Callable[[Tables], object], size: int = 0, *, owner: bytes = b"") -> None:
         """Write without waiting. Work with a `size` queues apart from small work."""
+        if self._server is not None and self._server.is_away:
+            # Logged once for all that the server misses.
+            self.dropped += 1
+            return
         full = self._bytes + size > _MAX_POST_BYTES if size else self._posts >= _MAX_POSTS
         if full:
             self.dropped += 1
@@ -198,7 +213,9 @@ class Store:
                 future.set_exception(error)
             return
         # An error in one callback must not stop the others.
-        if error is None:
+        if isinstance(error, StoreAway):
+            self.dropped += future is None
+        elif error is None:
             if unit.on_abandoned is not None:
                 unit.loop.call_soon(unit.on_abandoned, done)
         elif unit.writes:
@@ -207,6 +224,9 @@ class Store:
     def _record_outcome(self, unit: WorkItem[object], error: BaseException | None) -> None:
         if isinstance(error, StoreBusy) and unit.is_expedited:
             # Its client could not wait: others can.
+            return
+        if isinstance(error, StoreAway):
+            # A trial write would say nothing: the heartbeat does.
             return
         if isinstance(error, StoreError):
             self.failed = True
@@ -220,6 +240,7 @@ class Store:
 
     async def check(self) -> None:
         """Raise `StoreError` if a response could not be stored: a store that failed is tried before any call."""
+        self._refuse_if_away()
         if not self.failed:
             return
         if self._trying is None:

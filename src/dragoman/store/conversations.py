@@ -34,10 +34,18 @@ class Conversation(Struct, frozen=True):
 class Conversations:
     """The table of conversations. Nothing is found for another owner, nor after its time."""
 
-    def __init__(self, db: Connection, now: Callable[[], int], expiry: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        db: Connection,
+        now: Callable[[], int],
+        expiry: Callable[[], int],
+        lease_time: Callable[[], float] | None = None,
+    ) -> None:
         self._db = db
         self._now = now
         self._expiry = expiry
+        # By which leases of others end.
+        self._lease_time = lease_time or now
 
     def create(self, owner: bytes, conversation_id: str, metadata: bytes, items: Sequence[Item]) -> Conversation:
         created = self._now()
@@ -119,7 +127,7 @@ class Conversations:
                 return False
             if holder is not None and row[0] != holder:
                 raise LeaseLost("another response was given in the conversation meanwhile")
-            if holder is None and row[0] and row[1] > self._now():
+            if holder is None and row[0] and row[1] > int(self._lease_time()):
                 raise Leased("a response is being given in the conversation")
             self._db.change("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
             last = self._db.number("SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,))
@@ -138,7 +146,7 @@ class Conversations:
             leased = self._db.change(
                 "UPDATE conversations SET busy = ?, busy_until = ?"
                 " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
-                (holder, self._now() + LEASE, conversation_id, owner, holder, self._now()),
+                (holder, self._now() + LEASE, conversation_id, owner, holder, int(self._lease_time())),
             )
         return bool(leased)
 

@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.database_location import DatabaseLocation, is_persistent
+from dragoman.database_location import DatabaseLocation, PostgresDatabase, is_persistent
 from dragoman.errors import ConfigError
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.conversations import Conversations
@@ -23,6 +24,9 @@ from dragoman.store.responses import Events, Responses
 from dragoman.store.sqlite import SQLiteConnection, connect
 from dragoman.store.turn_cache import Turns
 from dragoman.store.write_errors import not_writable
+
+if TYPE_CHECKING:
+    from dragoman.store.server_state import ServerState
 
 # Behind the name of the file, whose neighbour it is.
 _TURN_OWNERS_SUFFIX = "-turns"
@@ -53,14 +57,17 @@ class Tables:
         days: float,
         clock: Callable[[], float] = time.time,
         recent_turn_owners: TurnOwners | None = None,
+        lease_clock: Callable[[], float] | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
+        # By which leases of others end; another one where they may have been unable to renew them.
+        self.lease_time = lease_clock or clock
         self._retention_seconds = int(days * 86400)
         # The first time to look is at once.
         self._swept = -_SWEEP_EVERY
         self.responses = Responses(db, self._now, self._expiry)
-        self.conversations = Conversations(db, self._now, self._expiry)
+        self.conversations = Conversations(db, self._now, self._expiry, self.lease_time)
         self.events = Events(db)
         self.turns = Turns(db, self._now, recent_turn_owners=recent_turn_owners)
         self.cooldowns = Cooldowns(db, clock)
@@ -135,13 +142,21 @@ class Tables:
         return self._now() + self._retention_seconds
 
 
+def open_server_tables(database: PostgresDatabase, days: float, server: ServerState) -> Tables:
+    """Open the tables of a server, whose clock they use; nothing is asked of it now."""
+    from dragoman.store.postgres_database import STORE_TIMEOUT, connect_to
+
+    db = connect_to(database, timeout=STORE_TIMEOUT)
+    return Tables(db, days, server.now, SharedTurns(), server.lease_time)
+
+
 def open_tables(database: DatabaseLocation, days: float, clock: Callable[[], float] = time.time) -> Tables:
     """Open the database, or create the file, readable only by its user. One thread at a time may use it, whichever that
     is."""
     if not isinstance(database, str):
-        from dragoman.store.postgres_database import connect_to
+        from dragoman.store.server_state import ServerState
 
-        return Tables(connect_to(database), days, clock, SharedTurns())
+        return open_server_tables(database, days, ServerState(wall_clock=clock))
     db: SQLiteConnection | None = None
     try:
         if is_persistent(database):

@@ -37,9 +37,9 @@ _BEAT = f"""
 class ServerHeartbeat:
     """The heartbeat of one worker, and its reader of identities. One thread at a time may use it."""
 
-    def __init__(self, database: PostgresDatabase, state: ServerState, timeout: float = TIMEOUT) -> None:
+    def __init__(self, database: PostgresDatabase, state: ServerState, timeout: float | None = None) -> None:
         self._state = state
-        self._db = connect_to(database, timeout=timeout)
+        self._db = connect_to(database, timeout=TIMEOUT if timeout is None else timeout)
         self._identities = Identities(self._db)
         # Heartbeats that failed, one after the other.
         self._failed = 0

@@ -16,11 +16,11 @@ from dragoman.identities.identity import StoredIdentity
 from dragoman.store.errors import StoreError, store_error
 from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.migrations.sqlite import IDENTITIES_VERSION, STEPS
-from dragoman.store.server_state import ServerState
 from dragoman.store.sqlite import SQLiteConnection, connect_to_read
 
 if TYPE_CHECKING:
     from dragoman.store.heartbeat import ServerHeartbeat
+    from dragoman.store.server_state import ServerState
 
 T = TypeVar("T")
 # How long, in seconds, a process that has the file for itself is waited for.
@@ -158,6 +158,33 @@ class IdentityReader:
             raise store_error(error) from None
 
 
+class NoIdentities:
+    """No identities, read from a server whose heartbeat goes on: a gateway of `launch` has its own key alone."""
+
+    def __init__(self, server: IdentitySource) -> None:
+        self._server = server
+        self.file = (0, 0, 0)
+        self.origin = b""
+
+    @property
+    def patience(self) -> float:
+        """Intervals until the next question."""
+        return self._server.patience
+
+    def generation(self) -> int | None:
+        """None, once the server has answered."""
+        self._server.generation()
+        return None
+
+    def changes_since(self, generation: int, apply: Callable[[Iterator[StoredIdentity]], T]) -> T:
+        """The result of `apply` for no identities."""
+        return apply(iter(()))
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._server.close()
+
+
 def _inode(path: Path) -> int:
     try:
         return path.stat().st_ino
@@ -186,6 +213,7 @@ def reader_of(database: DatabaseLocation, server: ServerState | None = None) -> 
     if isinstance(database, str):
         return IdentityReader(database)
     from dragoman.store.heartbeat import ServerHeartbeat
+    from dragoman.store.server_state import ServerState
 
     return ServerHeartbeat(database, server or ServerState())
 

@@ -12,6 +12,8 @@ from dragoman.store.postgres import LOCK_TIMEOUT, SCHEMA, UNLIMITED, PostgresAdd
 
 # Seconds that a statement may take.
 TIMEOUT = 5.0
+# Seconds that a statement of a client's request may take, so that the request fails in time.
+STORE_TIMEOUT = 1.5
 # Seconds that a command waits for a table, behind which its writers wait.
 _ADMINISTERING_LOCK_TIMEOUT = 3.0
 

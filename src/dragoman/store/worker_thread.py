@@ -9,6 +9,7 @@
     fails               nothing of that transaction is kept: each unit    fails
                         again alone, once
     has a conflict      done again, three times at most                   done again, likewise
+    is away             fails without a try until a heartbeat returns     likewise
     a unit raises       is undone alone, the others stand                 raised
 
 The thread ends only on request: an unexpected error fails all work at hand.
@@ -25,7 +26,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
-from dragoman.store.errors import StoreBusy, StoreConflict, StoreError, StoreUnknown, store_error
+from dragoman.store.errors import StoreAway, StoreBusy, StoreConflict, StoreError, StoreUnknown, store_error
+from dragoman.store.server_state import ServerState
 from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
 # Seconds between two tries of a busy store: other processes usually hold it for a moment only.
@@ -41,13 +43,21 @@ Alarm = Callable[[float, Callable[[], None]], None]
 
 
 class StoreThread:
-    """The thread of one store, started with its first item; `alarm` calls a function at a virtual `clock`'s time."""
+    """The thread of one store, started with its first item; `alarm` calls a function at a virtual `clock`'s time.
+    `server` is the state of a database server, which a lost connection changes."""
 
-    def __init__(self, tables: Tables, clock: Callable[[], float] = time.monotonic, alarm: Alarm | None = None) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        clock: Callable[[], float] = time.monotonic,
+        alarm: Alarm | None = None,
+        server: ServerState | None = None,
+    ) -> None:
         self._tables = tables
         self._db = tables.connection
         self._clock = clock
         self._alarm = alarm
+        self._server = server
         # A process that is forked has neither the thread nor the right to use the connection.
         self._process = os.getpid()
         # Held for a few steps at a time, by the loop too.
@@ -237,6 +247,7 @@ class StoreThread:
             done, error = self._read_once(unit)
             if not isinstance(error, StoreConflict):
                 break
+        self._note(error)
         if isinstance(error, StoreBusy):
             self._stuck.append(unit)
         else:
@@ -245,6 +256,7 @@ class StoreThread:
     def _read_once(self, unit: WorkItem[object]) -> tuple[object, BaseException | None]:
         db = self._db
         try:
+            self._refuse_if_away()
             db.begin(writes=False)
             done, error = self._attempt(unit.work)
             if error is None:
@@ -285,12 +297,25 @@ class StoreThread:
                 failure = store_error(error)
             if not isinstance(failure, StoreConflict):
                 break
+        self._note(failure)
         return failure
+
+    def _refuse_if_away(self) -> None:
+        """Fail without a try if the server is away: each try would wait as long as the one that found that out."""
+        server = self._server
+        if server is not None and server.is_away:
+            raise StoreAway(server.problem)
+
+    def _note(self, error: BaseException | None) -> None:
+        """Let nothing else wait for a server that a work item has just lost, until its heartbeat returns."""
+        if self._server is not None and isinstance(error, StoreAway):
+            self._server.lost(str(error))
 
     def _commit(self, units: list[WorkItem[object]]) -> list[Outcome]:
         """Run items in one transaction with savepoints; an error means that none was committed."""
         # Each statement may cost a change of threads, so that there are no more of them than needed.
         db, alone = self._db, len(units) == 1
+        self._refuse_if_away()
         db.begin(lock=units[0].owner)
         outcomes: list[Outcome] = []
         try:

@@ -41,10 +41,11 @@ from tests.gateway.keeping_house import ended as until_ended
 from tests.gateway.says import tells
 from tests.sdk.samples import events_of
 from tests.store.in_place import InPlace
-from tests.store.opened import ALICE, names, opened
+from tests.store.opened import ALICE, Clock, names, opened
 from tests.waiting import wait_until_async
 
-NOW = 1_800_000_000
+# The time of the tables.
+NOW = int(Clock().now)
 ANSWER = {"id": "resp_1", "status": "completed", "output": [{"id": "a", "type": "message", "role": "assistant"}]}
 
 
@@ -66,7 +67,7 @@ class Run:
         self.kept_answer = ResponseWriter(self.task, Log(self.log, json=True))
         self.client = DetachedClient()
         log = Log(self.log, json=True)
-        self.background = Background(2, log)
+        self.background = Background(2, log, lambda: NOW, lambda: NOW)
         self._stream, self._conversation = stream, conversation
 
     async def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
@@ -96,12 +97,6 @@ class Run:
         await wait_until_async(lambda: not self.background.running, "nothing runs in the background")
 
 
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that stands still."""
-    monkeypatch.setattr("time.time", lambda: float(NOW))
-
-
 def _failed_frames(failure: Failure) -> bytes:
     return b"event: response.failed\ndata: " + failure.message.encode() + b"\n\n"
 
@@ -111,7 +106,7 @@ async def forever() -> None:
 
 
 def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(
-    monkeypatch: pytest.MonkeyPatch, now: None
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main(store: Tables) -> None:
         run = Run(store)
@@ -241,7 +236,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
         virtual_time.run(main(store))
 
 
-def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free(now: None) -> None:
+def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is_free() -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_1")
@@ -263,7 +258,7 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
         assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
 
-def test_a_promise_that_was_renewed_since_it_was_read_is_kept(now: None) -> None:
+def test_a_promise_that_was_renewed_since_it_was_read_is_kept() -> None:
     with opened() as store:
         late = StoredResponse(
             id="resp_1", status="in_progress", previous=None, background=True, provider="", alive=1, body=b"{}"

@@ -33,7 +33,7 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.identities.identity import DATABASE, LOCAL_OWNER, Identity
 from dragoman.identities.key_text import digest_of, is_mistyped
 from dragoman.store import StoreError
-from dragoman.store.identity_reader import IdentitySource, reader_of
+from dragoman.store.identity_reader import IdentitySource, NoIdentities, reader_of
 from dragoman.store.server_state import ServerState
 
 # Seconds between two questions to the database, and for its thread to end.
@@ -85,11 +85,14 @@ class IdentityTable:
         page: SharedMemory | None = None,
         report: Report | None = None,
         clock: Callable[[], float] = time.monotonic,
+        reports_outages: bool = True,
     ) -> None:
         self._reader = reader
         self._key_grace = key_grace
         self._page = page or SharedMemory()
         self._warn = report
+        # Whether an outage of the database is logged here, and not for all that the database has.
+        self._reports_outages = reports_outages
         self._clock = clock
         self._configured: dict[bytes, Identity] = {}
         self._configured_owners: dict[bytes, Identity] = {}
@@ -220,14 +223,14 @@ class IdentityTable:
         return changed
 
     def _failed(self, problem: str) -> None:
-        if not self.problem:
+        if self._reports_outages and not self.problem:
             self._report("cannot read the gateway keys of the database", reason=problem)
         self.problem = problem
 
     def _apply(self, rows: IdentityRows) -> None:
         is_first = not self.was_read
         self._current_until = self._clock() + self._key_grace
-        if self.problem:
+        if self._reports_outages and self.problem:
             self._report("reads the gateway keys of the database again")
         self.problem = ""
         if rows is self._rows:
@@ -303,8 +306,12 @@ def identity_table(
     server: ServerState | None = None,
 ) -> IdentityTable:
     """The table of a worker, with the keys of the database."""
-    reader = reader_of(storage.location, server) if reads_database and storage.is_persistent else None
-    return IdentityTable(reader, key_grace=storage.key_grace, page=page, report=report)
+    reader: IdentitySource | None = None
+    if storage.is_persistent and (reads_database or server is not None):
+        reader = reader_of(storage.location, server)
+    if reader is not None and not reads_database:
+        reader = NoIdentities(reader)
+    return IdentityTable(reader, key_grace=storage.key_grace, page=page, report=report, reports_outages=server is None)
 
 
 def _call(call: Callable[[], None]) -> None:

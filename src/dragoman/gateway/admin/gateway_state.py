@@ -63,8 +63,16 @@ class TargetStatusView(Struct, frozen=True, kw_only=True):
     cooldowns: int
 
 
+class DatabaseStatusView(Struct, frozen=True, kw_only=True):
+    """The database server that several machines share: hosts, ports and database, and why it is away, or ""."""
+
+    name: str
+    problem: str
+
+
 class StatusView(Struct, frozen=True, kw_only=True):
-    """What `dragoman status --json` prints. `unnamed` counts targets by health whose names only their callers know."""
+    """What `dragoman status --json` prints. `unnamed` counts targets by health whose names only their callers know.
+    `database` is null for a file."""
 
     version: str
     workers: int
@@ -72,6 +80,7 @@ class StatusView(Struct, frozen=True, kw_only=True):
     providers: list[ProviderStatusView]
     targets: list[TargetStatusView]
     unnamed: dict[str, int]
+    database: DatabaseStatusView | None
 
 
 class ModelParameters(Struct, frozen=True, kw_only=True):

@@ -71,6 +71,7 @@ def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
         "targets": [_target(report, now) for report in reports],
         # Targets by their health, whose names only the clients know that called them.
         "unnamed": {**unnamed},
+        "database": _database(runtime),
     }
 
 
@@ -89,6 +90,12 @@ async def reset(runtime: Runtime, request: ServerRequest, key: Identity | None) 
     cleared = runtime.reset_target(target)
     runtime.log.event("info", "target health reset", target=printable(target), health=cleared.health, keys=cleared.keys)
     return {"target": target, "health": cleared.health, "keys": cleared.keys}
+
+
+def _database(runtime: Runtime) -> JsonObject | None:
+    """The database server, and why it is away; None for a file."""
+    database, server = runtime.settings.storage.database, runtime.state.server
+    return None if database is None or server is None else {"name": database.name, "problem": server.problem}
 
 
 def _target(report: HealthReport, now: float) -> JsonObject:

@@ -23,8 +23,9 @@ from dragoman.prices.money import NANO, in_units
 from dragoman.routing.health_state import HealthLevel
 
 
-def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:
-    """Prometheus text of all processes together; `stored_bytes` is the size of the shared store, if known."""
+def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None, database_up: bool | None = None) -> bytes:
+    """Prometheus text of all processes together; `stored_bytes` is the size of the shared store, if known, and
+    `database_up` whether its server answers, if there is one."""
     cells: dict[CellKey, MetricCell] = {}
     for snapshot in snapshots:
         for cell in snapshot.cells:
@@ -99,6 +100,9 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
             lines, "stored_bytes", "gauge", "Bytes of stored responses and conversations, as storage.max_bytes counts."
         )
         lines.append(f"dragoman_stored_bytes {stored_bytes}")
+    if database_up is not None:
+        _family(lines, "database_up", "gauge", "Whether the database server answers the worker that was asked.")
+        lines.append(f"dragoman_database_up {int(database_up)}")
     _recorded(lines, [snapshot.recorded for snapshot in snapshots if snapshot.recorded is not None])
     _family(lines, "log_lines_dropped_total", "counter", "Log lines that were not written.")
     lines.append(f"dragoman_log_lines_dropped_total {sum(snapshot.log_lines_dropped for snapshot in snapshots)}")

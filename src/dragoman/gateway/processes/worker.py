@@ -100,7 +100,7 @@ class Worker:
         self._stop, self._expedite, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._signalled_at = 0.0
         self._closing: asyncio.Task[None] | None = None
-        self._binding: asyncio.Future[None] | None = None
+        self._binding: asyncio.Task[bool] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Runtime] = WeakSet()
 
@@ -201,6 +201,14 @@ class Worker:
             settings = self._configuration.settings
             self._binding = asyncio.ensure_future(bind_names(settings.storage, settings.keys, self._warn))
 
+    def _bind_again(self) -> None:
+        """Bind them once the server of the database answers, if it was away."""
+        server, binding = self._runtime.state.server, self._binding
+        if server is None or server.is_away or binding is None or not binding.done():
+            return
+        if binding.exception() is None and not binding.result():
+            self._bind_names()
+
     def _guard(self) -> Guard:
         configuration = self._configuration
         return Guard(configuration.settings, configuration.protection, self._worker_settings.page, self._identities)
@@ -257,6 +265,7 @@ class Worker:
                 if self._configuration.poll():
                     self._apply()
                 self._runtime.state.sweep()
+                self._bind_again()
                 self._state_sync.broadcast()
 
     async def _serve_on(self) -> None:

@@ -32,6 +32,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
 from dragoman.store import LeaseLost, StoreBusy, StoreError, Tables
+from dragoman.store.errors import StoreAway
 from dragoman.store.responses import RUNNING, Item, StoredResponse
 from dragoman.wire.json import decode_object, encode
 
@@ -68,9 +69,17 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 class Background:
     """The background responses of this process."""
 
-    def __init__(self, max_running: int, log: Log) -> None:
+    def __init__(
+        self,
+        max_running: int,
+        log: Log,
+        now: Callable[[], float] = time.time,
+        lease_time: Callable[[], float] = time.time,
+    ) -> None:
         self._max_running = max_running
         self._log = log
+        # The time by which leases are taken, and by which those of others end, in seconds since 1970.
+        self._now, self._lease_time = now, lease_time
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clients: dict[str, DetachedClient] = {}
         # Background responses of each owner, running and starting.
@@ -86,8 +95,8 @@ class Background:
         return len(self._tasks)
 
     def is_broken(self, response_id: str, status: str, alive: int) -> bool:
-        """Whether the worker of a response has failed to renew its lease. A response of this worker never has."""
-        return response_id not in self._tasks and broken(status, alive)
+        """Whether the worker of a response may have failed to renew its lease. A response of this worker never has."""
+        return response_id not in self._tasks and broken(status, alive, self._lease_time())
 
     def check(self, owner: bytes = b"", *, shared: bool = False) -> None:
         """Refuse one more than may run. With several owners, an owner gets at most half of the free slots, so that some
@@ -101,7 +110,7 @@ class Background:
     async def start(self, running: BackgroundRun) -> None:
         """Write a response and run it, even if the client has disconnected by then; `NotStored` if that fails."""
         begun = Taken(running.begun, (), encode(running.begun))
-        stored = stored_response_of(begun, running, alive=_until())
+        stored = stored_response_of(begun, running, alive=self._until())
         beginning = partial(
             _begin, owner=running.task.owner, stored=stored, context=running.resolved.context, stream=running.stream
         )
@@ -212,20 +221,37 @@ class Background:
         try:
             taken, last = self._ending(running, pieces)
             try:
-                await self._end(running, pieces, taken, last)
+                await self._end_once_back(running, pieces, taken, last)
             except LeaseLost as error:
                 # Otherwise it would be part of a conversation whose latest items it did not get.
                 failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
                 lost = running.writer.lost(last, failure)
-                await self._end(running, pieces, _as_failed(running, failure), lost)
+                await self._end_once_back(running, pieces, _as_failed(running, failure), lost)
         except StoreError as error:
             self._log.event("error", "cannot store end of background response", reason=str(error))
         finally:
             running.release()
 
+    async def _end_once_back(self, running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> None:
+        """Write the end; while the server of the database is away, it is kept here. It may be written twice: one that
+        was written stays."""
+        while True:
+            try:
+                return await self._end(running, pieces, taken, last)
+            except StoreAway as error:
+                reason = str(error)
+            try:
+                await asyncio.sleep(_AGAIN)
+            except asyncio.CancelledError:
+                # The process ends.
+                raise StoreAway(reason) from None
+
+    def _until(self) -> int:
+        return int(self._now()) + _ALIVE
+
     def _beat(self, running: BackgroundRun) -> asyncio.Future[bool]:
         """Come back to a response as promised."""
-        owner, response_id, until = running.task.owner, running.id, _until()
+        owner, response_id, until = running.task.owner, running.id, self._until()
         return running.task.store.write(
             lambda tables: tables.responses.keep_alive(owner, response_id, until), _BEAT, owner=owner, counts=False
         )
@@ -234,7 +260,7 @@ class Background:
         """When to come back again; None if the response is no longer wanted."""
         try:
             return _BEAT if beat.result() else None
-        except StoreBusy:
+        except (StoreBusy, StoreAway):
             return _AGAIN
         except StoreError as error:
             self._log.event("warn", "cannot renew lease of background response", reason=str(error))
@@ -412,20 +438,16 @@ def end_response(
     return changed if done else tables.responses.find(owner, stored.id) or changed
 
 
-def broken(status: str, alive: int) -> bool:
+def broken(status: str, alive: int, now: float) -> bool:
     """Whether the worker of a response has failed to renew its lease."""
-    return status in RUNNING and alive < time.time()
+    return status in RUNNING and alive < now
 
 
 def fail_if_broken(tables: Tables, owner: bytes, stored: StoredResponse) -> StoredResponse:
     """The same response, or its failure if its worker is gone. If the lease was renewed, the response is unchanged."""
-    if not broken(stored.status, stored.alive):
+    if not broken(stored.status, stored.alive, tables.lease_time()):
         return stored
     current = tables.responses.status_of(owner, stored.id)
-    if current is not None and broken(*current):
+    if current is not None and broken(*current, tables.lease_time()):
         return end_response(tables, owner, stored, "failed", _STOPPED)
     return tables.responses.find(owner, stored.id) or stored
-
-
-def _until() -> int:
-    return int(time.time()) + _ALIVE

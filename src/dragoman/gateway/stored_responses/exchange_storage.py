@@ -32,7 +32,7 @@ from dragoman.gateway.stored_responses.leases import nothing
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, resolve_request
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, Task
-from dragoman.gateway.stored_responses.store_failures import NotStored, check
+from dragoman.gateway.stored_responses.store_failures import NotStored, check, not_sent
 from dragoman.gateway.stored_responses.stored_state import (
     check_references,
     look_up_references,
@@ -398,8 +398,7 @@ class ExchangeStorage:
             finalized.set_exception(self._not_stored(error))
 
     def _not_stored(self, error: BaseException) -> NotStored:
-        self._runtime.log.event("error", "cannot store response", reason=str(error))
-        return NotStored()
+        return not_sent(error, self._runtime.log)
 
     def expedite_now(self) -> None:
         """Try pending writes once more, and then give up."""

@@ -13,6 +13,7 @@ from dragoman.gateway.advice import printable
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.store_failures import await_result, undone
 from dragoman.store import Store, StoreBusy, StoreError, Tables
+from dragoman.store.errors import StoreAway
 
 _RENEW = 3.0
 _AGAIN = 0.5
@@ -97,7 +98,7 @@ class Leases:
             for conversation, holder in renewed.result():
                 if conversation in self._held and self._held[conversation][0] == holder:
                     del self._held[conversation]
-        except StoreBusy:
+        except (StoreBusy, StoreAway):
             pause = _AGAIN
         except StoreError as error:
             # A lease ends by itself.

@@ -9,10 +9,13 @@ from typing import TypeVar
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.store import Store, StoreError, Tables
+from dragoman.store.errors import StoreAway, StoreUnknown
 
 T = TypeVar("T")
 
+_AWAY = "the database of stored responses does not answer; retry later, or send store: false"
 _NOT_SENT = "the response could not be stored, so it is not returned; retry, or send store: false"
+_UNKNOWN = "the database has not confirmed the change; read it again before you retry"
 _NOT_DONE = "the change could not be stored, so nothing was done; retry later"
 
 
@@ -34,14 +37,32 @@ class StorageFull(NotStored):
 
 def unreadable(error: StoreError, log: Log) -> ClientError:
     """The error for the client if the store fails; the log has the reason."""
+    if isinstance(error, StoreAway):
+        return ClientError(503, _AWAY)
     log.event("error", "cannot read the store", reason=str(error))
     return ClientError(500, "stored responses are not available")
 
 
 def undone(error: StoreError, log: Log) -> NotStored:
     """The error for the client if a change fails; the log has the reason."""
+    if isinstance(error, StoreUnknown):
+        return NotStored(_UNKNOWN, status=503)
+    if isinstance(error, StoreAway):
+        return NotStored(_AWAY, status=503)
     log.event("error", "cannot write the store", reason=str(error))
     return NotStored(_NOT_DONE)
+
+
+def not_sent(error: BaseException, log: Log) -> NotStored:
+    """The error for the client of a response that could not be stored; the log has the reason."""
+    log_failure(log, "error", "cannot store response", error)
+    return NotStored(status=503) if isinstance(error, StoreAway) else NotStored()
+
+
+def log_failure(log: Log, level: str, message: str, error: BaseException) -> None:
+    """Log a failure of the store. That the server of the database is away is logged once for all."""
+    if not isinstance(error, StoreAway):
+        log.event(level, message, reason=str(error))
 
 
 async def change(store: Store, log: Log, owner: bytes, work: Callable[[Tables], T]) -> T:
@@ -56,6 +77,8 @@ async def check(store: Store, log: Log) -> None:
     """Reject a request whose response could not be stored: a store that failed is tried before any call."""
     try:
         await store.check()
+    except StoreAway:
+        raise NotStored(_AWAY, status=503) from None
     except StoreError as error:
         log.event("error", "store is still unavailable", reason=str(error))
         raise ClientError(503, "the response store is not available; retry later, or send store: false") from None

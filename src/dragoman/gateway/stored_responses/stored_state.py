@@ -25,10 +25,12 @@ from dragoman.gateway.stored_responses.reference_resolver import (
     storing_provider_of,
 )
 from dragoman.gateway.stored_responses.references import References
+from dragoman.gateway.stored_responses.store_failures import log_failure
 from dragoman.gateway.thread_offload import offload
 from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.routing.target import Target
 from dragoman.store import Store, StoreBusy, StoreError, Tables, open_tables
+from dragoman.store.database import open_server_tables
 from dragoman.store.server_state import ServerState
 from dragoman.store.worker_thread import Alarm
 
@@ -59,15 +61,20 @@ class StoredState:
         self.store: Store | None = None
         bytes_by_owner: dict[bytes, int] = {}
         if storage.store_responses:
-            count = 1 if storage.database is None else storage.connections
-            tables = [open_tables(storage.location, storage.response_days, self.now) for _ in range(count)]
             if storage.database is None:
+                tables = [open_tables(storage.location, storage.response_days)]
                 bytes_by_owner = tables[0].bytes_by_owner()
-            # A server is asked by the first request of each owner: it may be away now.
-            self.store = Store(tables[0], self._lost, clock, alarm, tables[1:])
+            else:
+                # The first request of each owner asks for its bytes: the server may be away now.
+                tables = [
+                    open_server_tables(storage.database, storage.response_days, server or ServerState())
+                    for _ in range(storage.connections)
+                ]
+            self.store = Store(tables[0], self._lost, clock, alarm, tables[1:], server)
         self.quota = Quota(storage, self.store, log, clock, bytes_by_owner)
         self.leases = Leases(self.store, log)
-        self.background = Background(storage.max_background_responses, log)
+        lease_time = self.now if server is None else server.lease_time
+        self.background = Background(storage.max_background_responses, log, self.now, lease_time)
         # Time of the next check for expired rows; None while that is under way.
         self._sweeps: float | None = 0.0
 
@@ -99,7 +106,7 @@ class StoredState:
             # The next step checks again.
             pass
         except StoreError as error:
-            self._log.event("warn", "cannot delete expired rows", reason=str(error))
+            log_failure(self._log, "warn", "cannot delete expired rows", error)
 
     async def close(self, seconds: float) -> None:
         """End open runs within some seconds, write the rest, and close the file."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.json_limits import MAX_REQUEST_VALUES
 from dragoman.gateway.paths import ApiPath
+from dragoman.gateway.stored_responses.store_failures import log_failure
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
@@ -67,7 +68,7 @@ class TurnLookup:
             # It continues without cached turns.
             pass
         except StoreError as error:
-            self._runtime.log.event("warn", "cannot look up cached turns", reason=str(error))
+            log_failure(self._runtime.log, "warn", "cannot look up cached turns", error)
 
     @property
     def size(self) -> int:
