@@ -86,14 +86,10 @@ class Archive:
         self._redactor = redactor
         self._cache: PieceCache = OrderedDict()
 
-    def set_redactor(self, redactor: ContentsRedactor) -> None:
-        """Redact by other patterns and secrets from now on."""
-        self._redactor = redactor
-        self._cache.clear()
-
-    def write(self, contents: ExchangeContents) -> bool:
-        """Write an exchange in one transaction; False if it is there already."""
-        reader = PieceReader(self._key(contents.key), self._redactor, self._cache)
+    def write(self, contents: ExchangeContents, secrets: tuple[str, ...] = ()) -> bool:
+        """Write an exchange in one transaction; False if it is there already. `secrets` are credentials of its own."""
+        redactor = self._redactor.extended(secrets) if secrets else self._redactor
+        reader = PieceReader(self._key(contents.key), redactor, self._cache)
         prepared = [self._prepare(contents.id, body, reader) for body in contents.bodies]
         tables = self.tables
         tables.forget_added()

@@ -59,7 +59,7 @@ class PieceReader:
 
     def piece(self, element: bytes) -> Piece:
         """The piece of an element."""
-        name = blake2b(element, key=self._key, digest_size=DIGEST_SIZE).digest()
+        name = blake2b(element, key=self._key, salt=self._redactor.salt, digest_size=DIGEST_SIZE).digest()
         piece = self._known.get(name)
         if piece is not None:
             self._known.move_to_end(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from urllib.parse import quote
 
 import msgspec
@@ -65,7 +66,7 @@ class ContentsRedactor:
     """Replaces credentials: of the table of forms, those in `secrets` by value, and what `patterns` match, which were
     checked by `pattern_cost`."""
 
-    def __init__(self, secrets: Iterable[str] = (), patterns: Sequence[str] = ()) -> None:
+    def __init__(self, secrets: Sequence[str] = (), patterns: Sequence[str] = ()) -> None:
         spelled: dict[str, None] = {}
         for secret in secrets:
             if len(secret) >= _MIN_SECRET_LENGTH:
@@ -73,6 +74,13 @@ class ContentsRedactor:
         # The longest first: a shorter one inside of it is a part of its match.
         self._secrets = tuple(sorted(spelled, key=len, reverse=True))
         self._patterns = tuple(re.compile(pattern, re.ASCII) for pattern in patterns)
+        self._given = (tuple(secrets), tuple(patterns))
+        # Tells its results from those of a redactor with other secrets or patterns.
+        self.salt = blake2b(repr(self._given).encode(), digest_size=16).digest()
+
+    def extended(self, secrets: Iterable[str]) -> ContentsRedactor:
+        """The same with more secrets."""
+        return ContentsRedactor((*self._given[0], *secrets), self._given[1])
 
     def clean(self, body: bytes) -> bytes:
         """The body with marks in place of credentials."""
