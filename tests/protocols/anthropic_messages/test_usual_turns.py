@@ -1,5 +1,5 @@
 """The usual conversation in one pass: what takes the short way, and that it is written as by the long one. Random
-conversations are in `tests/laws/test_short_requests.py`."""
+conversations are in `tests/laws/test_usual_shapes.py`."""
 
 from __future__ import annotations
 

@@ -42,6 +42,11 @@ def decode_usage(usage: Fields) -> Usage:
     if not (type(uncached) is type(output) is type(written) is type(read) is int):
         uncached, output, written, read = _totals(usage, rest)
     thinking = searches = tier = None
+    if len(rest) == 1 and type(details := rest.get("output_tokens_details")) is dict and len(details) == 1:
+        # The usual rest needs no reader.
+        count = details.get("thinking_tokens")
+        if type(count) is int:
+            thinking, rest = count, {}
     if rest:
         rest = counts.spelled(rest)
         if "output_tokens_details" in rest:

@@ -72,6 +72,9 @@ from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, has_o
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
+# Members of an enumeration are slow to find.
+_END, _LENGTH = StopReason.END, StopReason.LENGTH
+
 
 def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
     """A provider's full response: its first choice, the others unparsed; an error in it is a failure (O2)."""
@@ -283,6 +286,31 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
     if response.origin == NAME:
         return _encode_native(response, translation, mint)
     drop_extras(response.extras, (), ledger, is_response=True)
+    choice = encode_usual(response)
+    if choice is None:
+        choice = _encode_choice(response, translation, ledger)
+    return _completion(response, translation, mint, [choice], encode_usage(response.usage, ledger), ledger)
+
+
+def encode_usual(response: Response) -> JsonObject | None:
+    """The choice of a response that is one text and nothing else, as `_encode_choice` writes it; None for any other."""
+    stop = response.stop
+    finish = "stop" if stop.reason is _END else "length" if stop.reason is _LENGTH else None
+    if finish is None or len(response.parts) != 1 or stop.category is not None or stop.extras is not None:
+        return None
+    part = response.parts[0]
+    if type(part) is not Text or not part.text or part.citations or part.extras is not None or part.logprobs:
+        return None
+    message: JsonObject = {"role": "assistant", "content": part.text, "refusal": None}
+    return None if stop.sequence is not None else _choice(message, finish, None)
+
+
+def _choice(message: JsonObject, finish: str, logprobs: JsonObject | None) -> JsonObject:
+    return {"index": 0, "message": message, "finish_reason": finish, "logprobs": logprobs}
+
+
+def _encode_choice(response: Response, translation: TranslationContext, ledger: Ledger) -> JsonObject:
+    """The only choice of a response, part by part."""
     text = ResponseText()
     refusals: list[str] = []
     reasoning: list[str] = []
@@ -325,13 +353,7 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
     if calls:
         _write_calls(calls, legacy, message, ledger)
     finish = finish_reason_of(stop, calls=bool(calls), refusal=bool(refusals), legacy=legacy)
-    choice: JsonObject = {
-        "index": 0,
-        "message": message,
-        "finish_reason": finish,
-        "logprobs": _logprobs(response.parts),
-    }
-    return _completion(response, translation, mint, [choice], encode_usage(response.usage, ledger), ledger)
+    return _choice(message, finish, _logprobs(response.parts))
 
 
 def _completion(

@@ -1,5 +1,6 @@
-"""Law: the usual request is translated as any other. What is read or written in one step because it has a usual shape,
-or is not read because its bytes are known, becomes the same bytes, ledger and context as member by member."""
+"""Law: usual requests and responses are translated as any other. If something is read or written in one step because
+it has a usual shape, or not read because its bytes are known, it becomes the same bytes, ledger and context as member
+by member."""
 
 from __future__ import annotations
 
@@ -14,17 +15,19 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.anthropic_messages import turns as messages_turns
+from dragoman.protocols.openai_chat import response as chat_response
 from dragoman.protocols.registry import codec_of
-from dragoman.translate import TranslatedRequest, translate_request
+from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import encode
 from tests.each_case import check_each
 from tests.laws.histories import PROTOCOLS, TARGETS, Call, calls
-from tests.laws.strategies import requests, single_requests
+from tests.laws.journey import STEADY, asked
+from tests.laws.strategies import PAIRS, answers, requests, single_answers, single_requests
 from tests.translation_cache import CacheOfTests
 
 # Functions that write the usual shape in one step; each returns None for any other.
-SHORT_WAYS = ((messages_turns, "encode_usual"),)
+SHORT_WAYS = ((messages_turns, "encode_usual"), (chat_response, "encode_usual"))
 
 
 @contextmanager
@@ -100,3 +103,23 @@ def test_requests_with_any_members(data: st.DataObject, protocol: str) -> None:
     prefixes = PrefixCache()
     for call in calls_of(data.draw(requests(protocol)), protocol):
         check_same(call, prefixes)
+
+
+def check_same_response(source: str, target: str, body: bytes) -> None:
+    """Compare a response with the one that is written member by member."""
+    request = asked(target, source)
+    with member_by_member():
+        plain = translate_response(body, source=source, target=target, request=request, mint=STEADY)
+    short = translate_response(body, source=source, target=target, request=request, mint=STEADY)
+    assert (short.body, short.losses, short.usage) == (plain.body, plain.losses, plain.usage)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_responses_with_one_member_of_each_shape(source: str, target: str) -> None:
+    bodies = [encode(case.body) for case in single_answers(source)]
+    check_each(lambda body: check_same_response(source, target, body), bodies)
+
+
+@given(st.data(), st.sampled_from(PAIRS))
+def test_responses_with_any_members(data: st.DataObject, pair: tuple[str, str]) -> None:
+    check_same_response(*pair, encode(data.draw(answers(pair[0]))))
