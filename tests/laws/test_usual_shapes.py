@@ -16,6 +16,7 @@ from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.anthropic_messages import turns as messages_turns
 from dragoman.protocols.openai_chat import response as chat_response
+from dragoman.protocols.openai_chat import usage as chat_usage
 from dragoman.protocols.registry import codec_of
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from dragoman.wire.duplicate_keys import OBJECT
@@ -26,8 +27,8 @@ from tests.laws.journey import STEADY, asked
 from tests.laws.strategies import PAIRS, answers, requests, single_answers, single_requests
 from tests.translation_cache import CacheOfTests
 
-# Functions that write the usual shape in one step; each returns None for any other.
-SHORT_WAYS = ((messages_turns, "encode_usual"), (chat_response, "encode_usual"))
+# Functions that read or write the usual shape in one step; each returns None for any other.
+SHORT_WAYS = ((messages_turns, "encode_usual"), (chat_response, "encode_usual"), (chat_usage, "decode_usual"))
 
 
 @contextmanager

@@ -59,7 +59,10 @@ def may_pause(context: TranslationContext) -> bool:
     """Whether the provider may pause. Only tools that it runs cause that, including tools declared in the conversation
     (T9)."""
     request = context.request
-    return any(type(tool) not in _CLIENT_TOOLS for tool in (*request.tools, *request.updates.tools))
+    for tool in request.tools:
+        if type(tool) not in _CLIENT_TOOLS:
+            return True
+    return any(type(tool) not in _CLIENT_TOOLS for tool in request.updates.tools) if request.updates.tools else False
 
 
 class Translation:

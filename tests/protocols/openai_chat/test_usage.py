@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw, json
 from msgspec.structs import replace
 
@@ -10,8 +12,10 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_of, usual_usage
+from dragoman.protocols.openai_chat import usage as chat_usage
+from dragoman.protocols.openai_chat.usage import decode_usage, decode_usual, encode_usage, usage_of, usual_usage
 from dragoman.rules.counts import UsageMembers
+from dragoman.wire.json import encode
 from tests.protocols.openai_chat.room import A, losses
 
 
@@ -119,3 +123,48 @@ def test_the_usual_counts_are_what_the_rules_make_of_them(counts: JsonObject, is
     assert found is not None
     # What says nothing of them is left out where nobody writes it again.
     assert replace(found, extras=None) == replace(ruled, extras=None)
+
+
+COUNTS = st.one_of(st.integers(-1, 12), st.integers(0, 12), st.none(), st.just("3"), st.just(2.0))
+INPUT_DETAILS = ("cached_tokens", "audio_tokens", "cache_write_tokens", "text_tokens")
+OUTPUT_DETAILS = ("reasoning_tokens", "audio_tokens", "rejected_prediction_tokens", "image_tokens")
+
+
+@st.composite
+def reported(draw: st.DrawFn) -> JsonObject:
+    """Counts of a server: usual ones, and others."""
+    prompt, completion = draw(st.integers(0, 12)), draw(st.integers(0, 12))
+    total = prompt + completion + draw(st.sampled_from([0, 0, 0, 1]))
+    usage: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    for member, names in (("completion_tokens_details", OUTPUT_DETAILS), ("prompt_tokens_details", INPUT_DETAILS)):
+        details = st.dictionaries(st.sampled_from(names), COUNTS, max_size=3)
+        if draw(st.booleans()):
+            usage[member] = None if draw(st.integers(0, 4)) == 0 else {**draw(details)}
+    if draw(st.integers(0, 4)) == 0:
+        usage[draw(st.sampled_from(["cached_tokens", "cost", "prompt_tokens", "total_tokens"]))] = draw(COUNTS)
+    return usage
+
+
+@given(reported(), st.sampled_from([None, "flex"]))
+def test_usual_counts_are_read_in_one_step_as_any_others(usage: JsonObject, tier: str | None) -> None:
+    usual, ledger = decode_usual(usage, tier), Ledger()
+    if usual is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chat_usage, "decode_usual", lambda *_arguments: None)
+            counted = decode_usage(usage, tier, ledger)
+        assert usual == counted
+        assert not ledger.entries
+        extras = [None if one.extras is None else encode(one.extras.fields) for one in (usual, counted)]
+        assert extras[0] == extras[1]
+
+
+def test_the_usual_counts_take_the_short_way() -> None:
+    usage: JsonObject = {
+        "prompt_tokens": 81352,
+        "completion_tokens": 812,
+        "total_tokens": 82164,
+        "prompt_tokens_details": {"cached_tokens": 81000, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 230, "audio_tokens": 0},
+    }
+    assert decode_usual(usage, None) is not None
+    assert decode_usual({**usage, "cost": 1}, None) is None

@@ -184,9 +184,16 @@ def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
         update = counts.updated_counts(earlier, later)
     merged = {**earlier, **update}
     # All of them are read again with each event that has some.
-    if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MAX_MEMBERS:
-        raise WireError("/usage", f"at most {_MAX_MEMBERS} members", "more")
+    if len(merged) > _MAX_MEMBERS:
+        raise _too_many_members()
+    for value in update.values():
+        if type(value) is dict and len(value) > _MAX_MEMBERS:
+            raise _too_many_members()
     return merged
+
+
+def _too_many_members() -> WireError:
+    return WireError("/usage", f"at most {_MAX_MEMBERS} members", "more")
 
 
 _MAX_MEMBERS = 64

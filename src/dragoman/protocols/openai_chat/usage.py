@@ -64,6 +64,62 @@ _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
+    usual = decode_usual(usage, tier)
+    return _decode_any(usage, tier, ledger) if usual is None else usual
+
+
+# Details of the usual form, each with the count that is read.
+_USUAL_MEMBERS = frozenset({*_USUAL, _INPUT_DETAILS[0], _OUTPUT_DETAILS[0]})
+_USUAL_INPUT = frozenset({_READ.name, "audio_tokens"})
+_USUAL_OUTPUT = frozenset({_THINKING.name, "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens"})
+
+
+def decode_usual(usage: JsonObject, tier: str | None) -> Usage | None:
+    """Counts of the usual form, exactly as `_decode_any` reads them; None for any other."""
+    if not _USUAL_MEMBERS.issuperset(usage):
+        return None
+    prompt, completion, total = map(usage.get, _USUAL)
+    if not (
+        type(prompt) is type(completion) is type(total) is int
+        and prompt >= 0 <= completion
+        and prompt + completion == total < MAX_COUNT
+    ):
+        return None
+    rest: JsonObject = {}
+    read = _usual_detail(usage, _READ, _USUAL_INPUT, prompt, rest)
+    thinking = _usual_detail(usage, _THINKING, _USUAL_OUTPUT, completion, rest)
+    if read == _NOT_USUAL or thinking == _NOT_USUAL:
+        return None
+    if len(rest) > 1:
+        rest = {name: rest[name] for name in usage if name in rest}
+    return Usage(
+        prompt, completion, read, None, thinking, None, tier, Extras(origin=NAME, fields=rest) if rest else None
+    )
+
+
+_NOT_USUAL = -1
+
+
+def _usual_detail(usage: JsonObject, wanted: _Count, names: frozenset[str], most: int, rest: JsonObject) -> int | None:
+    """A count among its usual details, whose others are added to the rest; `_NOT_USUAL` if they have another form."""
+    details = usage.get(wanted.place)
+    if details is None:
+        return None
+    if type(details) is not dict or not names.issuperset(details):
+        return _NOT_USUAL
+    count = details.get(wanted.name)
+    if count is None and wanted.name not in details:
+        if details:
+            rest[wanted.place] = details
+        return None
+    if type(count) is not int or not 0 <= count <= most:
+        return _NOT_USUAL
+    if len(details) > 1:
+        rest[wanted.place] = {name: value for name, value in details.items() if name != wanted.name}
+    return count
+
+
+def _decode_any(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     reading = _Reading(usage)
     reported_prompt, reported_completion, total = reading.totals()
     prompt, completion = reported_prompt or 0, reported_completion or 0

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dragoman.model.events import (
@@ -92,6 +93,7 @@ from dragoman.protocols.openai_responses.stream_message import FrameWriter, Mess
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.extras import drop_choices
 from dragoman.rules.text_runs import FrameForm
+from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
 # Events between the announcement and the result of a hosted call, and those of its end.
@@ -175,9 +177,12 @@ class ResponsesStreamEncoder:
         self._builder = ItemBuilder(suffix, self._translation, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
         model = self._translation.request.model or event.model
-        self._body = response_object("resp_" + suffix, created, self._translation, model, self._ledger)
+        self._body = body = response_object("resp_" + suffix, created, self._translation, model, self._ledger)
+        # The first two frames and the last one have the tools, and the first two are the same.
+        body["tools"] = Raw(encode(body["tools"]))
+        written = Raw(encode(body))
         frame = self._frames.frame
-        return frame(CREATED, {"response": self._body}) + frame(STARTED, {"response": self._body})
+        return frame(CREATED, {"response": written}) + frame(STARTED, {"response": written})
 
     def _usage_reported(self, event: UsageReported) -> bytes:
         self._usage = event.usage
