@@ -89,7 +89,7 @@ def _clients(folder: Path) -> None:
 def _examples(folder: Path) -> None:
     """The examples, on a port where nobody listens."""
     folder.mkdir()
-    for file in (ROOT / "examples").iterdir():
+    for file in (path for path in (ROOT / "examples").iterdir() if path.is_file()):
         text = file.read_text(encoding="utf-8")
         if file.suffix == ".toml":
             head, _, rest = text.rpartition("[server]\n")

@@ -24,11 +24,13 @@ STATING = (
     "api.md",
     "cli.md",
     "deploy.md",
+    "load-balancer.md",
     "local-models.md",
     "monitoring.md",
     "responses-state.md",
     "routing.md",
     "security.md",
+    "several-machines.md",
     "usage-and-cost.md",
 )
 # Kept responses, and between how many bytes a thousand of them may come to where a page says "about 6 MB".

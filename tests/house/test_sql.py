@@ -12,7 +12,8 @@ import pytest
 _STORE = Path(__file__).parents[2] / "src/dragoman/store"
 # Modules of one engine.
 _OF_ONE = {
-    *("sqlite.py", "postgres.py", "heartbeat.py", "machines.py", "file_import.py", "postgres_privileges.py"),
+    *("sqlite.py", "postgres.py", "heartbeat.py", "machines.py"),
+    *("file_import.py", "postgres_privileges.py", "server_report.py"),
     *("migrations/sqlite.py", "migrations/postgres.py", "migrations/concurrent_index.py"),
     "migrations/contents.py",
 }

@@ -22,6 +22,7 @@ from dragoman.store import postgres_database
 from dragoman.store.connection import Connection, Row
 from dragoman.store.database import open_tables
 from dragoman.store.file_import import check_import, import_file
+from dragoman.store.machines import HISTORY_SECRET, Machines
 from dragoman.store.migrations.sqlite import STEPS
 from dragoman.store.postgres_database import administer, connect_to, set_up
 from dragoman.store.record_tables import open_record_tables
@@ -104,6 +105,25 @@ def test_what_comes_after_goes_on_from_what_was(full: Path, location: PostgresDa
             batch.write_rollups(records)
             last = max(row[0] for row in expected["records"])
             assert records.connection.number("SELECT max(number) FROM records") == last + 1
+
+
+def test_the_secret_of_the_file_is_that_of_all_machines(full: Path, location: PostgresDatabase) -> None:
+    set_up(location)
+    with closing(administer(location)) as db:
+        # That of a machine that was started before.
+        assert Machines(db).shared(HISTORY_SECRET, "00") == "00"
+        import_file(full, location, lambda words: None, b"secret")
+        assert Machines(db).shared(HISTORY_SECRET, "00") == b"secret".hex()
+
+
+def test_a_database_that_a_gateway_uses_is_refused(full: Path, location: PostgresDatabase) -> None:
+    set_up(location)
+    with closing(administer(location)) as db:
+        assert Machines(db).add("id", "eu-1", 1, "instance", erased=0)
+        with pytest.raises(DragomanError, match=r"a gateway uses the database .*; nothing was changed: stop it"):
+            check_import(full, location)
+        db.change("UPDATE machines SET seen = seen - 60")
+    _import(full, location)
 
 
 def test_it_may_be_killed_and_run_again(full: Path, location: PostgresDatabase) -> None:

@@ -31,6 +31,7 @@ def _refusal(address: str) -> StoreError:
             "has no entry for this machine and user: add one to its pg_hba.conf",
         ),
         ('could not translate host name "canary" to address: Name or service not known', "has a host whose name"),
+        ("failed to resolve host 'canary': [Errno -2] Name or service not known", "has a host whose name"),
         ("server does not support SSL, but SSL was required", "does not encrypt connections: enable ssl"),
         ("SSL error: certificate verify failed", "does not prove its identity: sslrootcert"),
         (

@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
     database = configured(options.config).storage.location
     if not isinstance(database, PostgresDatabase):
         raise DragomanError("storage.database is not set: name the database of PostgreSQL to import into")
+    from dragoman.records.digest_key import secret_in
+    from dragoman.records.journal_directory import directory_of
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store.file_import import check_import, import_file
 
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         check_import(path, database)
         # Journals of the file that are not in its tables yet.
         ingest_all(str(path), now=now_in_micro())
-        rows = import_file(path, database, show_step).rows
+        rows = import_file(path, database, show_step, secret_in(directory_of(str(path)))).rows
     words = ", ".join(
         counted(rows[table], noun)
         for table, noun in (("records", "record"), ("sessions", "session"), ("responses", "stored response"))

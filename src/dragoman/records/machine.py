@@ -34,7 +34,7 @@ from dragoman.records.machine_file import (
 from dragoman.records.time_range import zone_of
 from dragoman.store.connection import Connection, Transaction
 from dragoman.store.errors import StoreAway, StoreBusy, StoreError
-from dragoman.store.machines import MachineRow, Machines
+from dragoman.store.machines import HISTORY_SECRET, MachineRow, Machines
 from dragoman.store.postgres_database import connect_to
 
 # Seconds between two renewals of a row, and after which a machine counts as gone.
@@ -42,7 +42,7 @@ _RENEW_EVERY, UNSEEN_AFTER = 3.0, 15.0
 # Days after which a machine without a backlog is not listed any more.
 _LISTED_DAYS = 30.0
 # Settings that all machines share.
-_SECRET, _ZONE = "history digest secret", "time zone"
+_ZONE = "time zone"
 # The first of each month of 2026, at noon in UTC: zones that agree there are one zone under two names.
 _MOMENTS = tuple(1_767_268_800 + 30 * 86400 * month for month in range(12))
 
@@ -197,7 +197,7 @@ class Machine:
         zone = machines.shared(_ZONE, self._zone)
         if not _is_same_zone(zone, self._zone):
             raise MachineRefused(_other_zone(zone, self._zone))
-        secret = machines.shared(_SECRET, self._secret.hex())
+        secret = machines.shared(HISTORY_SECRET, self._secret.hex())
         if secret != self._secret.hex():
             replace_secret(self._directory, bytes.fromhex(secret))
             raise MachineRefused("this machine was started while the database was away: restart it to join the others")
@@ -214,7 +214,7 @@ def check_machine(database: PostgresDatabase) -> None:
     with suppress(StoreAway, StoreBusy), closing(connect_to(database)) as db, Transaction(db):
         machines = Machines(db)
         shared_zone = machines.shared(_ZONE, zone)
-        secret = bytes.fromhex(machines.shared(_SECRET, secret_in(directory).hex()))
+        secret = bytes.fromhex(machines.shared(HISTORY_SECRET, secret_in(directory).hex()))
         if secret != secret_in(directory):
             replace_secret(directory, secret)
     if shared_zone and not _is_same_zone(shared_zone, zone):

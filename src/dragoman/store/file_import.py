@@ -17,13 +17,17 @@ from dragoman.errors import DragomanError
 from dragoman.store.connection import RECORDS, Row, Transaction
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.identity_file import check_owner
+from dragoman.store.machines import HISTORY_SECRET, Machines
 from dragoman.store.migrations import postgres, sqlite
 from dragoman.store.postgres import SCHEMA, PostgresConnection
 from dragoman.store.postgres_database import administer
 from dragoman.store.sqlite import SQLiteConnection, connect
 
-# Tables with a row from the beginning.
+# Tables with a row from the beginning, and those that a file does not have.
 _FILLED = ("generation", "turns_total")
+_OWN = ("schema_version", "machines", "shared_settings", "erasures")
+# Seconds within which a gateway that runs has renewed its row.
+_SEEN_WITHIN = 15.0
 # Microseconds.
 _DAY = 86_400_000_000
 # Rows between two reports of progress.
@@ -39,13 +43,15 @@ class ImportedFile(Struct, frozen=True, kw_only=True):
 def check_import(path: Path, database: PostgresDatabase) -> None:
     """Refuse a file that cannot be imported, or a database that it cannot be imported into; nothing is changed."""
     with closing(_opened(path)), closing(administer(database)) as db:
-        postgres.is_present(db)
-        if db.versions != (0, 0):
+        if postgres.is_present(db):
             _check_empty(db, database)
 
 
-def import_file(path: Path, database: PostgresDatabase, report: Callable[[str], None]) -> ImportedFile:
-    """Copy a file into a database, which gets its tables if it has none; all of it or nothing."""
+def import_file(
+    path: Path, database: PostgresDatabase, report: Callable[[str], None], secret: bytes = b""
+) -> ImportedFile:
+    """Copy a file into a database, which gets its tables if it has none; all of it or nothing. Histories are recognised
+    by the secret beside the file."""
     with closing(_opened(path)) as file, closing(administer(database)) as db:
         postgres.migrate(db)
         sqlite.migrate(file)
@@ -63,6 +69,9 @@ def import_file(path: Path, database: PostgresDatabase, report: Callable[[str], 
                 db.rows("SELECT ensure_month(?)", (moment,))
             rows = _copy_all(file, db, tables, report)
             _set_sequences(file, db)
+            if secret:
+                db.change("DELETE FROM shared_settings WHERE name = ?", (HISTORY_SECRET,))
+                Machines(db).shared(HISTORY_SECRET, secret.hex())
             db.script(f"ANALYZE {', '.join(tables)}")
         return ImportedFile(rows=rows)
 
@@ -118,7 +127,10 @@ def _tables(db: PostgresConnection) -> dict[str, list[str]]:
 
 
 def _check_empty(db: PostgresConnection, database: PostgresDatabase) -> None:
-    """Refuse a database with data in it."""
+    """Refuse a database with data in it, or one that a gateway uses."""
+    machines = Machines(db)
+    if any(machine.seen > machines.now() - _SEEN_WITHIN for machine in machines.all()):
+        raise DragomanError(f"a gateway uses the database {database}; nothing was changed: stop it, and try again")
     for table in _tables(db):
         if table not in _FILLED and db.row(f"SELECT 1 FROM {SCHEMA}.{table} LIMIT 1") is not None:
             raise DragomanError(

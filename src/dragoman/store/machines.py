@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from dragoman.store.connection import Connection
 
+# The shared setting by which histories are recognised.
+HISTORY_SECRET = "history digest secret"
 # The server's clock, in seconds since 1970.
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
 _COLUMNS = "id, name, epoch, instance, seen, version, configuration, backlog, erased"

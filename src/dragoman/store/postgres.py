@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import psycopg
+from msgspec import Struct
 from psycopg import conninfo
 from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import AdaptersMap, Loader
@@ -158,6 +159,15 @@ def _place(parameters: dict[str, str]) -> str:
     places = ",".join(f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False))
     name = parameters.get("dbname")
     return f"{places}/{name}" if name else places
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    """What a server has reported of itself when it let a client in."""
+
+    version: str
+    # The process of the server, if no pooler is between.
+    session: int
+    is_encrypted: bool
 
 
 class PostgresConnection:
@@ -409,6 +419,16 @@ class PostgresConnection:
     def script(self, statements: str) -> None:
         """Run statements of PostgreSQL without values, in the open transaction."""
         self._control(statements)
+
+    def facts(self) -> ServerFacts:
+        """What the server has reported of itself."""
+        return self._call(
+            lambda driver: ServerFacts(
+                version=driver.info.parameter_status("server_version") or "",
+                session=driver.info.backend_pid,
+                is_encrypted=driver.pgconn.ssl_in_use,
+            )
+        )
 
     def copy(self, table: str, columns: Sequence[str], rows: Iterable[Row], /) -> int:
         """Add many rows by COPY in the open transaction; returns their number. The server never takes back what a

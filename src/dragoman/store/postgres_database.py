@@ -31,6 +31,11 @@ def administer(database: PostgresDatabase) -> PostgresConnection:
     return PostgresConnection(PostgresAddress(database.address), UNLIMITED, _ADMINISTERING_LOCK_TIMEOUT)
 
 
+def inspecting(database: PostgresDatabase) -> PostgresConnection:
+    """A connection that uses tables of any release, also before they are made."""
+    return PostgresConnection(PostgresAddress(database.address), TIMEOUT)
+
+
 def set_up(database: PostgresDatabase) -> None:
     """Make the tables of an empty database; those of another version stay as they are."""
     db = PostgresConnection(PostgresAddress(database.address), TIMEOUT)

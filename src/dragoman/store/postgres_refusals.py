@@ -33,7 +33,7 @@ _REASONS = (
     ),
     (r"server does not support SSL", "does not encrypt connections: enable ssl on the server"),
     (
-        r"could not translate host name",
+        r"could not translate host name|failed to resolve host",
         "has a host whose name is not known: correct it in storage.database, or the name server",
     ),
     (r"unsupported startup parameter", "is behind a pooler that refuses a parameter: remove options from its address"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.cli.doctor.report import DATABASE, READABLE, DoctorFinding, Section
 from dragoman.config.config_file import state_directory
 from dragoman.config.settings import Settings, Storage
-from dragoman.database_location import is_persistent
+from dragoman.database_location import PostgresDatabase, is_persistent
 from dragoman.store.file_state import inspect
 
 # With less than this a store or a log may soon not be written.
@@ -94,7 +94,12 @@ def _is_used(storage: Storage) -> bool:
 
 
 def store(settings: Settings) -> Section:
-    """Whether the database file can be used, and its version."""
+    """Whether the database can be used, and its version."""
+    if isinstance(settings.storage.location, PostgresDatabase):
+        # The driver is loaded if there is such a database.
+        from dragoman.cli.doctor.database import database
+
+        return database(settings, settings.storage.location)
     title, path = "Store", settings.storage.path
     if not _is_used(settings.storage) or not settings.storage.is_persistent:
         why = "in memory, while the process runs" if settings.storage.store_responses else "nothing is stored"

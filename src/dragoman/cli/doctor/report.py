@@ -21,10 +21,11 @@ REFUSED_CONNECTION = "Connection refused"
 NOT_TRUSTED = "You have not trusted it with this content"
 CLOCK = "The clock is wrong"
 DATABASE = "The file cannot be opened"
+SERVER = "The database cannot be used"
 READABLE = "It can be read by others"
 SERVICE = "The service does not see the variables of the shell"
 
-ALL = (BLOCKED, AUTH_CONFLICT, REFUSED_KEY, REFUSED_CONNECTION, NOT_TRUSTED, CLOCK, DATABASE, READABLE, SERVICE)
+ALL = (BLOCKED, AUTH_CONFLICT, REFUSED_KEY, REFUSED_CONNECTION, NOT_TRUSTED, CLOCK, DATABASE, SERVER, READABLE, SERVICE)
 
 
 _INDENT = "  "
