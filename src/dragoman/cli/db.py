@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from dragoman.cli import db_import, db_migrate, documents
+from dragoman.cli import db_import, db_ingest, db_machines, db_migrate, documents
 from dragoman.cli.record_file import add_config, find_record_file, ingest, now_in_micro, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
 from dragoman.cli.usage import add_times
@@ -60,6 +60,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action.set_defaults(run=run)
     db_migrate.add(actions)
     db_import.add(actions)
+    db_machines.add(actions)
+    db_ingest.add(actions)
 
 
 def run_check(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ from dragoman.store.erasure import Erasure, ErasureCount
 from dragoman.store.identities import Identities
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.stored_erasure import StoredCount
+
+if TYPE_CHECKING:
+    from dragoman.records.shared_erasure import SharedErasure
 
 # Seconds to wait for workers with a journal, and for readers; and the interval of checks.
 TIMEOUT = 15.0
@@ -37,6 +41,8 @@ class ErasureScope(Struct, frozen=True, kw_only=True):
     key: str = ""
     owners: tuple[bytes, ...] = ()
     session: int = 0
+    session_name: str = ""
+    session_key: str = ""
 
 
 class ErasureResult(Struct, frozen=True, kw_only=True):
@@ -75,7 +81,11 @@ def find(forgetting: Erasure, key: str | None, session: str | None, owners: tupl
     (match,) = sessions
     description = f"session {match.name!r} of the key {match.key!r}"
     return ErasureScope(
-        description=description, amount=forgetting.amount_of_session(match.number), session=match.number
+        description=description,
+        amount=forgetting.amount_of_session(match.number),
+        session=match.number,
+        session_name=match.name,
+        session_key=match.key,
     )
 
 
@@ -92,7 +102,11 @@ def forget(
     """Erase a scope. `clock` gives microseconds; `lock_timeout` is for one lock."""
     timeout = TIMEOUT if timeout is None else timeout
     report_progress("asking workers to begin another journal …")
+    order = _ordered(database, scope)
     remaining = _remove_journals(database, clock, timeout, pause)
+    if order is not None:
+        report_progress("waiting for other machines …")
+        remaining += order.wait(timeout, pause)
     tables = open_record_tables(database, timeout=lock_timeout)
     try:
         # They have what is to be erased, and are in the tables.
@@ -107,6 +121,15 @@ def forget(
     finally:
         tables.close()
     return ErasureResult(rows=rows, stored=stored, remaining=tuple(remaining))
+
+
+def _ordered(database: DatabaseLocation, scope: ErasureScope) -> SharedErasure | None:
+    """The request to other machines, if the database has several."""
+    if isinstance(database, str):
+        return None
+    from dragoman.records.shared_erasure import SharedErasure
+
+    return SharedErasure(database, scope.key or scope.session_key, scope.session_name)
 
 
 def _remove_journals(

@@ -28,6 +28,7 @@ from dragoman.store.record_tables import RecordTables, open_record_tables
 
 if TYPE_CHECKING:
     from dragoman.records.machine import Machine
+    from dragoman.records.machine_erasure import MachineErasure
 
 # Seconds between two rounds, and their maximum after failures.
 EVERY = 1.0
@@ -88,6 +89,8 @@ class IngestThread:
         self._database = database
         # Made by the thread, if there are several machines and it is not given.
         self._machine = machine
+        # The part of this worker in erasures of all machines, if there are several.
+        self._erasure: MachineErasure | None = None
         self._directory = directory_of(database)
         self._journal_keep = journal_keep_of(database)
         # When offsets are compared with retained journals the next time.
@@ -240,6 +243,11 @@ class IngestThread:
         is_old = not journal.is_bare and 0 < journal.begun < self._clock() // 1000 - _DAY
         if name and (is_old or machine_of(name)[0] != machine.file.id) and not journal.is_closed:
             self._tend(True)
+        if self._erasure is None:
+            from dragoman.records.machine_erasure import MachineErasure
+
+            self._erasure = MachineErasure(self._directory)
+        self._erasure.tend(ingester, machine)
         if moved := ingester.set_aside():
             aside = self._directory / ASIDE
             self._log(
@@ -276,7 +284,9 @@ class IngestThread:
             os.close(descriptor)
             self._lose(lost)
         own, size = journal.path, journal.size
-        has_more = own is not None and not journal.is_bare and self._applied != (own, size)
+        # Other machines are told of a backlog, of which the first line is none.
+        has_lines = not journal.is_bare or self._machine is not None
+        has_more = own is not None and has_lines and self._applied != (own, size)
         if own is not None and has_more and journal.descriptor >= 0 and self._opened().is_own(own):
             self._applied = (own, self._opened().ingest(own))
         # Before the look into the folder: one that is let go of in between was none to be drained yet.

@@ -126,6 +126,10 @@ class Ingester:
         """The journals of this machine, the oldest first."""
         return [journal for journal in journals_in(self._directory) if self.is_own(journal)]
 
+    def retained_here(self) -> list[Path]:
+        """The retained journals of this machine, the oldest first."""
+        return [journal for journal in self._retained_journals.all() if self.is_own(journal)]
+
     def is_own(self, journal: Path) -> bool:
         """Whether a journal is of this machine; one without an epoch in its name is from before it joined others."""
         machine, epoch = machine_of(journal.name)
@@ -204,7 +208,7 @@ class Ingester:
 
     def restore_retained(self) -> int:
         """Have retained journals ingested again that the database has lost, as after a failover; give their number."""
-        names = [journal.name for journal in self._retained_journals.all() if self.is_own(journal)]
+        names = [journal.name for journal in self.retained_here()]
         if not names:
             return 0
         with self.tables.reading():
@@ -320,20 +324,28 @@ class Ingester:
             self.on_ingested(ingested)
         return end
 
-    def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
-        """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""
+    def complete(self, descriptor: int, journal: Path, now: int, *, is_saved: bool = False) -> bool:
+        """Ingest the rest of a journal without a worker, and what it left open, and mark it as complete; False if it
+        has to stay for a while. Of a saved one, exchanges that it left open may be recorded elsewhere."""
         size = os.fstat(descriptor).st_size
         applied = self._applied(journal)
-        # Beyond the end of the file is a mark of one that has only to be removed.
-        if applied <= size:
-            applied = self._ingest(descriptor, journal, is_over=True)
-            contents = read_contents(descriptor)
-            if contents.before and (self._directory / contents.before).exists():
-                # The reader of the first journal must continue with this one.
-                return False
-            rows = [] if self._goes_on(journal) else _crashed(descriptor, contents.open_entries, now)
-            if not self._write(journal, [JournalSegment(applied, size + 1, rows)]):
-                return False
+        # Beyond the end of the file is the offset of a complete one.
+        if applied > size:
+            return True
+        applied = self._ingest(descriptor, journal, is_over=True)
+        contents = read_contents(descriptor)
+        if not is_saved and contents.before and (self._directory / contents.before).exists():
+            # The reader of the first journal must continue with this one.
+            return False
+        open_entries = [] if self._goes_on(journal) else contents.open_entries
+        if is_saved:
+            open_entries = [entry for entry in open_entries if not self.tables.records.has(entry.id, entry.time)]
+        return bool(self._write(journal, [JournalSegment(applied, size + 1, _crashed(descriptor, open_entries, now))]))
+
+    def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
+        """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""
+        if not self.complete(descriptor, journal, now):
+            return False
         self._notified_offsets.pop(journal.name, None)
         if self._keep:
             self._retained_journals.retain(journal)

@@ -10,6 +10,7 @@ is renewed by another instance                takes a new id
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -221,6 +222,11 @@ def check_machine(database: PostgresDatabase) -> None:
         raise ConfigError(
             key="storage.time_zone", problem=_other_zone(shared_zone, zone), remedy="set the same zone on all machines"
         )
+
+
+def shared_secret(db: Connection) -> bytes:
+    """What the machines of a database digest histories with."""
+    return bytes.fromhex(Machines(db).shared(_SECRET, os.urandom(32).hex()))
 
 
 def described_zone(name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dragoman.records.journal_directory import journals_in, make_directory
 
-_FOLDER = "ingested"
+FOLDER = "ingested"
 
 
 class RetainedJournals:
@@ -18,7 +18,7 @@ class RetainedJournals:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._folder = directory / _FOLDER
+        self._folder = directory / FOLDER
 
     def all(self) -> list[Path]:
         """The retained journals, the oldest first."""

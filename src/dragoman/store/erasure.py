@@ -48,8 +48,11 @@ class Erasure:
         """Whether anything was ever added up under a key."""
         return bool(self._db.rows("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
 
-    def sessions_of(self, key: str) -> list[NamedSession]:
-        return [NamedSession(*row) for row in self._db.rows("SELECT id, key, name FROM sessions WHERE key = ?", (key,))]
+    def sessions_of(self, key: str, before: int | None = None) -> list[NamedSession]:
+        """The sessions of a key, or only sessions that ended before a time."""
+        early, given = _early("last", before)
+        rows = self._db.rows(f"SELECT id, key, name FROM sessions WHERE key = ?{early}", (key, *given))
+        return [NamedSession(*row) for row in rows]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
         """The sessions with this name, of one key or of any."""
@@ -74,19 +77,23 @@ class Erasure:
             heads=self._db.number(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,)),
         )
 
-    def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:
-        """Remove some rows behind a number: how many, and the number to go on from; None if that is all."""
+    def remove_rows_of_key(self, key: str, after: int, before: int | None = None) -> tuple[int, int | None]:
+        """Remove some rows behind a number, or those of them before a time: how many, and the number to go on from;
+        None if that is all."""
         last = self._db.number("SELECT coalesce(max(number), 0) FROM records")
         if after >= last:
             return 0, None
         until = after + self._looked_at
-        statement = "DELETE FROM records WHERE number > ? AND number <= ? AND key = ?"
-        return self._change([(statement, (after, until, key))]), until
+        early, given = _early("time", before)
+        statement = f"DELETE FROM records WHERE number > ? AND number <= ? AND key = ?{early}"
+        return self._change([(statement, (after, until, key, *given))]), until
 
-    def remove_rows_of_session(self, session: int) -> int:
-        """Remove some rows; give how many, 0 if none is left."""
-        statement = "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE session = ? LIMIT ?)"
-        return self._change([(statement, (session, self._at_once))])
+    def remove_rows_of_session(self, session: int, before: int | None = None) -> int:
+        """Remove some rows, or those of them before a time; give how many, 0 if none is left."""
+        early, given = _early("time", before)
+        some = f"SELECT number FROM records WHERE session = ?{early} LIMIT ?"
+        statement = f"DELETE FROM records WHERE number IN ({some})"
+        return self._change([(statement, (session, *given, self._at_once))])
 
     def remove_sessions(self, sessions: Sequence[int]) -> None:
         """Remove what sessions and their threads are called, where their histories ended, and what refers to them."""
@@ -114,3 +121,8 @@ class Erasure:
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
         with Transaction(self._db, RECORDS):
             return sum([self._db.change(statement, given) for statement, given in statements])
+
+
+def _early(column: str, before: int | None) -> tuple[str, tuple[int, ...]]:
+    """The condition that a time is before another one, if that is given, and its value."""
+    return ("", ()) if before is None else (f" AND {column} < ?", (before,))

@@ -33,12 +33,13 @@ class MachineRow(Struct, frozen=True, kw_only=True):
 
 class ErasureOrder(Struct, frozen=True, kw_only=True):
     """One erasure: a gateway key, or one session of it by a digest of its name, and when it was requested by the
-    server's clock."""
+    server's clock. Once it is closed, rows that a machine ingests late are removed by that machine."""
 
     number: int
     key: str
     session: str
     asked: float
+    is_closed: bool
 
 
 class Machines:
@@ -121,15 +122,23 @@ class Machines:
     def erasures_after(self, number: int) -> list[ErasureOrder]:
         """The erasures that were requested after one, in their order."""
         rows = self._db.rows(
-            "SELECT number, key, session, asked FROM erasures WHERE number > ? ORDER BY number", (number,)
+            "SELECT number, key, session, asked, closed FROM erasures WHERE number > ? ORDER BY number", (number,)
         )
-        return [ErasureOrder(number=row[0], key=row[1], session=row[2], asked=row[3]) for row in rows]
+        return [
+            ErasureOrder(number=number, key=key, session=session, asked=asked, is_closed=bool(closed))
+            for number, key, session, asked, closed in rows
+        ]
 
     def add_erasure(self, key: str, session: str) -> int:
         """Request an erasure of all machines, and return its number."""
         return self._db.number(
-            f"INSERT INTO erasures (key, session, asked) VALUES (?, ?, {_NOW}) RETURNING number", (key, session)
+            f"INSERT INTO erasures (key, session, asked, closed) VALUES (?, ?, {_NOW}, 0) RETURNING number",
+            (key, session),
         )
+
+    def close_erasure(self, number: int) -> None:
+        """The rows of an erasure are about to be removed. Later rows are removed by the machines that add them."""
+        self._db.change("UPDATE erasures SET closed = 1 WHERE number = ?", (number,))
 
     def acknowledge(self, machine: str, number: int) -> None:
         """A machine has carried out all erasures up to a number."""

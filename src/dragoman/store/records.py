@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert
-from dragoman.store.connection import RECORDS, AppendRow, AppendTable, Connection
+from dragoman.store.connection import RECORDS, AppendRow, AppendTable, Connection, exists
 from dragoman.store.migrations.sqlite import MEASURES
 
 
@@ -112,6 +112,10 @@ class Records:
 
     def count(self) -> int:
         return self._db.number("SELECT count(*) FROM records")
+
+    def has(self, name: str, time: int) -> bool:
+        """Whether an exchange is recorded, by its id and its time."""
+        return exists(self._db, "SELECT 1 FROM records WHERE time = ? AND id = ?", (time, name))
 
     def drop_before(self, time: int) -> int:
         """Drop whole parts of the table with rows before a time alone; returns how many. `StoreBusy` if one is in use:
