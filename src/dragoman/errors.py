@@ -85,8 +85,6 @@ class StrictError(DragomanError):
 
 
 class ConfigError(DragomanError):
-    """An invalid setting: location, problem and remedy."""
-
     def __init__(self, *, key: str, problem: str, remedy: str, file: str = "", line: int = 0) -> None:
         self.key = key
         self.problem = problem

@@ -113,7 +113,6 @@ class StreamTranslator:
         self.feed: Callable[[bytes], bytes] = self._pipeline.feed
 
     def close(self) -> bytes:
-        """End the stream. A second call returns nothing."""
         return self._pipeline.close()
 
     @property
@@ -131,7 +130,6 @@ class StreamTranslator:
 
     @property
     def failure(self) -> Failure | None:
-        """The error that ended the stream, if any."""
         return self._pipeline.failure
 
     @property

@@ -22,7 +22,6 @@ _drawn = StringIO()
 
 
 def random_token(length: int) -> str:
-    """Unguessable letters and digits."""
     token = _drawn.read(length)
     return token if len(token) == length else _draw(length)
 

@@ -40,7 +40,6 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
 
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
-    """Whether to show symbols beyond ASCII."""
     # Python treats the C locale as UTF-8; a user who sets it means ASCII.
     plain = is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
     return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
@@ -59,7 +58,6 @@ def columns_of(size: int, environ: Mapping[str, str]) -> int:
 
 
 def descriptor_of(stream: TextIO) -> int | None:
-    """The file descriptor behind a stream, if any."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

@@ -308,7 +308,6 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage
 
 
 def as_stream(response: Response, inner: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> bytes:
-    """A full response as events."""
     encoder = inner.stream_encoder(context, mint, ledger)
     frames: list[bytes] = []
     sink = PartSerializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
@@ -321,7 +320,6 @@ def as_stream(response: Response, inner: Codec, context: TranslationContext, min
 
 
 def _joined(before: Response | Failure, response: Response) -> Response:
-    """Join a paused response and its continuation."""
     if isinstance(before, Failure):
         return response
     usage = response.usage if before.usage is None or response.usage is None else summed(before.usage, response.usage)
@@ -364,7 +362,6 @@ def _empty_context(protocol: str, relayed: bool) -> TranslationContext:
     return TranslationContext(
         request=Request(origin="", model="", include_usage=True),
         target=TargetModel(model="", vendor=outer.vendor, capabilities=capabilities_of(protocol, "", outer.vendor)),
-        # Only request encoders name tools.
         table=ToolTable(),
         render_turn=outer.encode_turn,
         origin=protocol,
@@ -403,7 +400,6 @@ def as_json(losses: Sequence[LossLine]) -> JsonList:
 
 
 def changes_in(losses: Sequence[LossLine]) -> Sequence[LossLine]:
-    """Return the losses that change the response."""
     return [loss for loss in losses if loss["weight"] == "changes_response"] if losses else losses
 
 

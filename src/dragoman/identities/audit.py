@@ -12,8 +12,6 @@ CREATE, CHANGE, ROTATE, REVOKE, IMPORT = "create", "change", "rotate", "revoke",
 
 
 class AuditedIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An identity before or after a change."""
-
     rights: Rights = Rights()
     tags: Mapping[str, str] = {}
     # Unix seconds, as all times here.
@@ -31,8 +29,6 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     # The name of the administrator's key, or "dragoman key" for a change on the machine.
     actor: str
     action: str
-    # The name of the changed identity.
     subject: str
-    # None for a new identity.
     before: AuditedIdentity | None
     after: AuditedIdentity

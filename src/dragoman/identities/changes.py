@@ -60,8 +60,6 @@ class ConfiguredNames(Struct, frozen=True, kw_only=True):
 
 
 class ImportedKey(Struct, frozen=True, kw_only=True):
-    """A key of another gateway. Only its digest is known."""
-
     name: str
     digest: bytes
     members: KeyMembers
@@ -83,7 +81,6 @@ class KeyState(Enum):
 
 
 def state_of(identity: Identity, revoked: float | None, now: float) -> KeyState:
-    """The state of an identity at a time."""
     if revoked is not None:
         return KeyState.REVOKED
     if identity.expires is not None and identity.expires <= now:
@@ -112,7 +109,6 @@ def check_name(name: str, owner: bytes, configured: ConfiguredNames) -> None:
 
 
 def created(name: str, members: KeyMembers, digest: bytes, context: ChangeContext) -> StoredIdentity:
-    """A new identity with one digest."""
     terms = applied(members, KeyTerms(), context.now)
     check_maker(context, terms)
     return StoredIdentity(
@@ -132,7 +128,6 @@ def created(name: str, members: KeyMembers, digest: bytes, context: ChangeContex
 
 
 def changed(before: StoredIdentity, members: KeyMembers, context: ChangeContext) -> StoredIdentity:
-    """An identity with changed members."""
     _check_active(before)
     present = terms_of(before.identity)
     terms = applied(members, present, context.now)
@@ -153,7 +148,6 @@ def rotated(before: StoredIdentity, digest: bytes, grace: float, context: Change
 
 
 def check_grace(grace: float) -> None:
-    """Reject an invalid duration of acceptance."""
     if not 0 <= grace <= MAX_GRACE:
         raise InvalidMember("grace", f"expected 0 to {MAX_GRACE / 86400:g} days", "choose another duration")
 

@@ -19,14 +19,12 @@ COMMAND_LINE_KEY, FIRST_KEY = "launch", "first"
 # The owner of all data of clients without a key, and of the key of `launch`, which the operator created.
 LOCAL_OWNER = b""
 
-# Names and values, sorted by name.
 Tags: TypeAlias = tuple[tuple[str, str], ...]
 MAX_TAGS = 16
 _TAG = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def is_tag(text: str) -> bool:
-    """Whether a text is valid as the name or the value of a tag."""
     return _TAG.fullmatch(text) is not None
 
 
@@ -38,7 +36,6 @@ def format_tags(tags: Tags) -> str:
 
 @lru_cache(maxsize=4096)
 def read_tags(text: str) -> Tags:
-    """Parse tags from that format."""
     pairs = (pair.partition("=") for pair in text.split(",") if pair)
     return tuple((name, value) for name, _, value in pairs)
 
@@ -60,9 +57,7 @@ class Rights(Struct, frozen=True, kw_only=True, cache_hash=True):
     concurrency: int | None = None
 
 
-# The rights of clients if the gateway requires no keys.
 ALL_RIGHTS = Rights(role=ADMIN)
-# The rights of a revoked identity.
 NO_RIGHTS = Rights(models=(), providers=(), addresses=(), paths=())
 
 
@@ -90,7 +85,6 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def rights_of(identity: Identity | None) -> Rights:
-    """The rights of a request by its gateway key, if any."""
     return ALL_RIGHTS if identity is None else identity.rights
 
 

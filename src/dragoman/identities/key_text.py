@@ -41,7 +41,6 @@ def has_key_text(data: bytes) -> bool:
 
 
 def without_key_texts(text: str) -> str:
-    """Redact key texts for logs."""
     return _IN_TEXT.sub(f"{PREFIX}…", text)
 
 
@@ -55,7 +54,6 @@ def hash_text(key: str | bytes) -> str:
 
 
 def format_hash(digest: bytes) -> str:
-    """A digest in the form of the configuration file."""
     return f"sha256:{digest.hex()}"
 
 

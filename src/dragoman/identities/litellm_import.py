@@ -43,7 +43,6 @@ _WITHOUT_EFFECT = frozenset(
 )
 # Fields that become tags, by the name of the tag.
 _TAGS = {"team": ("team_alias", "team_id"), "user": ("user_id",), "organization": ("organization_id", "org_id")}
-# Names that stand for lists of models.
 _ALL_MODELS, _OTHERS_MODELS = "all-proxy-models", ("all-team-models", "no-default-models")
 # The routes of a client key, which all keys here are.
 _CLIENT_ROUTES: JsonValue = ["llm_api_routes"]
@@ -53,7 +52,6 @@ class ImportLine(Struct, frozen=True, kw_only=True):
     """One key of the file: its number, its location, and the imported key or the reason for its rejection."""
 
     number: int
-    # A line number, or a JSON pointer.
     location: str
     name: str
     key: ImportedKey | None
@@ -126,7 +124,6 @@ def _entries_of(location: str, page: JsonValue | WireError) -> Iterator[tuple[st
 
 
 def _total(page: JsonValue | WireError) -> int:
-    """The number of keys in the full list of a page, or 0."""
     total = page.get("total_count") if isinstance(page, dict) else None
     return total if isinstance(total, int) else 0
 
@@ -149,7 +146,6 @@ def _read(number: int, location: str, entry: JsonValue | WireError, ignored: fro
 
 
 def _name(entry: JsonObject, default: str, notes: list[str]) -> str:
-    """The alias of a key as a name of this gateway."""
     alias = entry.get("key_alias")
     if alias is None or alias == "":
         notes.append(f"has no key_alias: named {default}")

@@ -87,7 +87,6 @@ def applied(members: KeyMembers, before: KeyTerms, now: float) -> KeyTerms:
 
 
 def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
-    """Problems of values, at most one for each member."""
     if isinstance(members.role, str) and members.role not in ROLES:
         yield InvalidMember("role", f"there is no role {quoted(members.role)}", f"use one of {', '.join(ROLES)}")
     for name, check in _CHECKS.items():
@@ -199,7 +198,6 @@ def _tag_problems(tags: Mapping[str, str]) -> Iterator[InvalidMember]:
 
 
 def _networks(texts: TextList) -> TextList:
-    """Normalise the spelling of addresses."""
     return tuple(str(ipaddress.ip_network(text)) for text in texts) if isinstance(texts, tuple) else texts
 
 

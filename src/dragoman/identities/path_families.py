@@ -42,6 +42,5 @@ WITHOUT_MODEL = frozenset({"files", "uploads", "containers", "vector_stores", OT
 
 
 def is_path_right(text: str) -> bool:
-    """Whether a text is a family, or a family with an action."""
     family, colon, action = text.partition(":")
     return family in OPEN_ACTIONS and (action in ACTIONS if colon else True)

@@ -59,7 +59,6 @@ def permits_path(rights: Rights, family: str, action: str, *, is_open: bool) -> 
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a valid pattern of model names."""
     return (
         0 < len(text) <= MAX_PATTERN_LENGTH
         and text.isprintable()

@@ -197,7 +197,6 @@ def _audited(audited: AuditedIdentity) -> AuditedKeyView:
 
 
 def grants_view_of(rights: Rights, tags: Mapping[str, str], expires: float | None, former: float | None) -> GrantsView:
-    """The rights of a key; times are Unix seconds."""
     return GrantsView(**asdict(rights), tags=dict(tags), expires=_instant(expires), former_until=_instant(former))
 
 

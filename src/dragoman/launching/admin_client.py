@@ -31,7 +31,6 @@ class AdminApiError(DragomanError):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same request may succeed later."""
         return self.status in _TEMPORARY
 
 
@@ -63,7 +62,6 @@ class AdminClient:
     def __init__(self, address: str, key: str) -> None:
         self.address = address
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
-        # The notes of the last response.
         self.notes = Notes()
 
     def get(self, path: str, result: type[R], query: Mapping[str, str | int] | None = None) -> R:

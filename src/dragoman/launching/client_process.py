@@ -29,7 +29,6 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
-    """Return the path of the client, or raise an error."""
     path = shutil.which(client.program, path=search_path(environ))
     if path is None or not Path(path).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
@@ -41,14 +40,12 @@ def search_path(environ: Mapping[str, str]) -> str:
     try:
         here: Path | None = Path.cwd()
     except FileNotFoundError:
-        # The current directory was removed.
         here = None
     places = map(Path, environ.get("PATH", os.defpath).split(os.pathsep))
     return os.pathsep.join(str(place) for place in places if place.is_absolute() and place.resolve() != here)
 
 
 def environment_of(plan: LaunchPlan, key: GivenKey, url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The client's environment: the user's own, changed by the plan."""
     environment = {name: value for name, value in environ.items() if name not in plan.removed}
     if "PATH" in environment:
         # The client's interpreter is searched there.
@@ -95,7 +92,6 @@ class ClientRun:
         return self._pid is not None
 
     def to_end(self, words: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run the client. Returns its exit status as a shell does."""
         if self._early is None:
             # The client inherits a lock that marks it as running (`settings_files`).
             process = subprocess.Popen(words, env=environment, close_fds=False)
@@ -119,7 +115,6 @@ class ClientRun:
 
     def _send(self, number: int) -> None:
         assert self._pid is not None
-        # The client may have ended at this moment.
         with suppress(ProcessLookupError):
             os.kill(self._pid, number)
 

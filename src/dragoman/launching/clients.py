@@ -20,8 +20,6 @@ _PART = 4
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
-    """Token limits; None is unknown."""
-
     window: int | None = None
     cap: int | None = None
 
@@ -60,9 +58,7 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     small_model: str | None = None
     # The context window, which overrides metadata.
     context: int | None = None
-    # Models to offer in addition.
     others: tuple[str, ...] = ()
-    # Metadata of the models, by name.
     sizes: Mapping[str, Sizes] = {}
     # The name of the launch; empty for a client that is started by hand.
     launch: str = ""
@@ -71,12 +67,10 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def requested_models(self) -> tuple[str, ...]:
-        """The requested models, the main one first."""
         return tuple(dict.fromkeys(name for name in (self.model, self.small_model) if name is not None))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """All models, the requested ones first."""
         return tuple(dict.fromkeys((*self.requested_models, *self.others)))
 
     def sizes_of(self, name: str | None) -> Sizes:
@@ -106,11 +100,9 @@ class LaunchableClient(Struct, frozen=True, kw_only=True):
     # Whether it has no default model, and whether it uses a small one.
     needs_model: bool = False
     has_small_model: bool = True
-    # Whether it needs a list of models.
     offers_models: bool = False
     # A model that it requests by itself.
     usual: str = ""
-    # A hint for the user, shown once.
     hint: str = ""
     # The option before a session ID that resumes it. The client's own hint works only with a launch.
     resumes: str
@@ -119,7 +111,6 @@ class LaunchableClient(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """The remedy if it is missing."""
         return f"install it: npm install -g {self.package}"
 
 
@@ -137,7 +128,6 @@ _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_M
 _CLAUDE_OUTPUT = 32_000
 # The valid range of its compaction threshold. It rejects values outside.
 _CLAUDE_MIN_COMPACT_WINDOW, _CLAUDE_MAX_COMPACT_WINDOW = 100_000, 1_000_000
-# The user's own headers, one per line.
 CLAUDE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # A name with this suffix states its context window.
 CLAUDE_SUFFIX = "[1m]"

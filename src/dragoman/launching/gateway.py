@@ -52,8 +52,6 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 class PageError(DragomanError):
-    """A gateway's error response: its status and message."""
-
     def __init__(self, url: str, fails: str, status: int, reason: str) -> None:
         self.status = status
         self.reason = reason
@@ -111,7 +109,6 @@ def is_running(url: str) -> bool:
 
 
 def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
-    """The identification of a gateway, or None."""
     import http.client
 
     try:
@@ -214,7 +211,6 @@ def fetch(
     body: bytes | None = None,
     headers: Mapping[str, str] = {},
 ) -> Fetched:
-    """Send one request to an address."""
     # Imported here and above, because a gateway imports this module without calling another gateway.
     import http.client
 
@@ -281,7 +277,6 @@ class _Output:
         self._thread.start()
 
     def _read(self, stream: IO[str]) -> None:
-        # The stream was closed meanwhile.
         with stream, suppress(ValueError):
             for line in stream:
                 if len(self._lines) < 100:

@@ -18,11 +18,8 @@ PLACEHOLDER = "none"
 
 
 class GivenKey(Struct, frozen=True, kw_only=True):
-    """A key, and the file it was read from, if any."""
-
     text: str
     file: str | None = None
-    # Whether it was created here, for one gateway.
     is_new: bool = False
 
     def __repr__(self) -> str:
@@ -35,7 +32,6 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
     @property
     def sent(self) -> str:
-        """The key to send; "" for a placeholder."""
         return "" if self.is_placeholder else self.text
 
 

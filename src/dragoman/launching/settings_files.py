@@ -25,7 +25,6 @@ _MANAGED_DIRECTORY = "managed-settings.d"
 # A user's program that prints a key would win over the launch's key.
 _HELPER = "apiKeyHelper"
 _MAX_FILE_BYTES = 1024 * 1024
-# The directory of a launch, and the file in it with the key.
 _PREFIX, _FILE = "dragoman-launch-", "settings.json"
 # Variables that exclude this machine from a proxy.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")

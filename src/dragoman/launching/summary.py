@@ -9,13 +9,10 @@ import msgspec
 from dragoman.model.features import weight_of
 from dragoman.prices.money import least_dollars, short_dollars
 
-# Maximum features of losses in the summary, the most frequent first.
 _MAX_LISTED = 8
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway's counts of a launch."""
-
     requests: int = 0
     calls: int = 0
     failed: int = 0
@@ -41,7 +38,6 @@ def summary(launch: Launch, before: Launch) -> str:
 
 
 def _cost(launch: Launch) -> list[str]:
-    """The cost. Without a price it is unknown, not free."""
     cost, unpriced = launch.cost_nano_usd, launch.unpriced_requests
     if cost is None:
         return []

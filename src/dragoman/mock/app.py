@@ -109,7 +109,6 @@ class MockApp:
         await _send(request, response)
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
-        """The response to an invalid HTTP message."""
         protocol = (resolve_path(path).protocol if path else "") or CHAT
         response = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
         return [(b"content-type", b"application/json")], response.body
@@ -167,7 +166,6 @@ class MockApp:
         return play(question, self._memory.once)
 
     def _expanded(self, request: _MockRequest) -> JsonObject | Failure:
-        """The request with the conversation that it references."""
         if request.protocol == MESSAGES:
             return threads.expanded(request.body, self._memory)
         return responses.expanded(request.body, self._memory) if request.protocol == RESPONSES else request.body
@@ -244,7 +242,6 @@ async def _send(request: ServerRequest, response: MockHttpResponse) -> None:
 
 
 def _protocol_of(request: ServerRequest) -> str:
-    """The protocol of a path that all protocols share."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES
     if request.header(b"x-api-key") is not None and request.header(b"authorization") is None:
@@ -272,7 +269,6 @@ def _as_failure(error: ClientError) -> Failure:
 
 
 def _readable(raw: bytes) -> JsonValue:
-    """A body for the record: JSON, or its text."""
     try:
         return decode(raw) if raw else None
     except WireError:
@@ -285,7 +281,6 @@ _GRACE = 1.0
 
 
 async def serve(app: MockApp, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until SIGINT or SIGTERM."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

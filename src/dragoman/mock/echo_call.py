@@ -30,7 +30,6 @@ class EchoCall:
         self._error: Exception | None = None
 
     async def head(self) -> None:
-        """Wait for the start of the response."""
         await self._sleep(self._delivery.wait)
 
     async def read(self, limit: int) -> bytes:

@@ -68,7 +68,6 @@ def step_of(request: Request) -> ScriptStep | None:
 
 
 def turns_of(request: Request) -> int:
-    """The number of steps that a conversation has taken."""
     match = _find_script(request)
     return match[2] if match is not None else 0
 
@@ -164,7 +163,6 @@ def _turns(messages: tuple[Message, ...]) -> int:
 
 
 def _compacted(part: Compaction) -> int:
-    """The number of turns that a compaction of this mock replaces."""
     token = part.seal.body.get("encrypted_content") if part.seal is not None else None
     text = opened(token) if isinstance(token, str) else None
     number = (text or "").rpartition(COMPACTED)[2]

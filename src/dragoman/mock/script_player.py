@@ -127,8 +127,6 @@ def _invalid(message: str) -> Failure:
 
 
 class _Player:
-    """The conversion of one step."""
-
     def __init__(self, request: Request) -> None:
         self._request = request
         self._parts: list[Part] = []
@@ -177,7 +175,6 @@ class _Player:
         self._parts.append(call_of(tool, _free_text(given) if isinstance(tool, TextTool) else _arguments(given)))
 
     def _declared(self, name: str) -> FunctionTool | TextTool | None:
-        """A tool by its name, alone or with its namespace in any spelling."""
         wanted, wired = _plain(name), wire_name(name)
         loose: FunctionTool | TextTool | None = None
         for tool in offered(self._request):
@@ -208,7 +205,6 @@ def _arguments(given: str) -> str:
 
 
 def _free_text(given: str) -> str:
-    """Free text for a custom tool, extracted from its object."""
     value = _value(given)
     if isinstance(value, dict) and list(value) == ["input"] and isinstance(value["input"], str):
         return value["input"]
@@ -228,7 +224,6 @@ def _wants_json(request: Request) -> bool:
 
 
 def _is_forced(request: Request) -> bool:
-    """Whether the response must be a call."""
     choice = request.tool_choice
     if choice is None:
         return False

@@ -40,7 +40,6 @@ class MockTurn(Struct, frozen=True, kw_only=True):
 
 
 def turn_of(play: Play, request: Request, mint: Mint) -> MockTurn | Failure:
-    """The response to a request."""
     if play.failure is not None:
         return play.failure
     parts = play.parts if thinks(request) else tuple(part for part in play.parts if not isinstance(part, Thinking))
@@ -98,7 +97,6 @@ def is_signed(text: str, signature: str) -> bool:
 
 
 def thinks(request: Request) -> bool:
-    """Whether the model may think before this response."""
     reasoning = request.reasoning
     if request.origin != MESSAGES:
         return reasoning.effort != "none"
@@ -108,7 +106,6 @@ def thinks(request: Request) -> bool:
 
 
 def finished(response: Response, request: Request, mint: Mint) -> Response:
-    """A response with signatures and IDs."""
     turn = mint.token(TURN_LETTERS)
     parts = [_finished(part, request, turn, mint) for part in response.parts]
     return replace(response, parts=tuple(parts))

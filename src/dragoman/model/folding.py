@@ -106,7 +106,6 @@ class Fold:
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is PartGrew and isinstance(delta := event.delta, TextDelta) and not delta.logprobs:
-                # The most frequent event comes first: the client waits for it.
                 self._parts[event.index].pieces.append(delta.text)
             else:
                 self(event)

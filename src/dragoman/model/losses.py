@@ -27,7 +27,6 @@ Strict: TypeAlias = bool | Literal["all"]
 
 
 def strictest(*values: Strict) -> Strict:
-    """Return the strictest of several settings."""
     return "all" if "all" in values else True in values
 
 
@@ -44,7 +43,6 @@ def render_place(place: Place) -> str:
     return "".join([f"[{step}]" if type(step) is int else f".{step}" for step in place]).removeprefix(".")
 
 
-# One loss before it is formatted.
 LedgerEntry: TypeAlias = tuple[Fate, Feature, Place, str]
 
 
@@ -68,7 +66,6 @@ class Ledger(Struct, eq=False):
         return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self.entries])
 
     def refused_by(self, strict: Strict) -> tuple[Loss, ...]:
-        """Return the losses that strict mode rejects."""
         if not strict or not self.entries:
             return ()
         if strict == "all":

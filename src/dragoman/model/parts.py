@@ -39,8 +39,6 @@ class CacheBreakpoint(Struct, frozen=True, kw_only=True):
 
 
 class Inline(Struct, frozen=True, kw_only=True):
-    """Media in the request itself, as base64 without a prefix."""
-
     media_type: str
     data: str
 
@@ -57,8 +55,6 @@ class FileRef(Struct, frozen=True, kw_only=True):
 
 
 class PlainText(Struct, frozen=True, kw_only=True):
-    """A document that is plain text."""
-
     text: str
     media_type: str = "text/plain"
 
@@ -185,8 +181,6 @@ class HostedKind(Enum):
 
 
 class WebSource(Struct, frozen=True, kw_only=True):
-    """A page that a web search found."""
-
     url: str
     title: str = ""
     seal: Seal | None = None

@@ -49,8 +49,6 @@ class TextTool(Struct, frozen=True, kw_only=True):
 
 
 class WebSearchTool(Struct, frozen=True, kw_only=True):
-    """Web search that the provider runs."""
-
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
     location: JsonObject | None = None
@@ -61,8 +59,6 @@ class WebSearchTool(Struct, frozen=True, kw_only=True):
 
 
 class WebFetchTool(Struct, frozen=True, kw_only=True):
-    """Page fetching that the provider runs."""
-
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
     max_uses: int | None = None
@@ -94,8 +90,6 @@ class McpTool(Struct, frozen=True, kw_only=True):
 
 
 class ToolSearchTool(Struct, frozen=True, kw_only=True):
-    """The provider's search over deferred tools."""
-
     cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 

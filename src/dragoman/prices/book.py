@@ -39,7 +39,6 @@ _TABLE_NAMES = {
     "vertex": "google",
     "azure-anthropic": "azure",
 }
-# Additional prefixes of model names at a provider.
 _PREFIXES = {"google": ("models/", "google/", "anthropic/", "publishers/")}
 # Providers whose regional endpoints cost more than their list price (pitfall 410).
 _REGIONAL = frozenset({"vertex"})
@@ -56,7 +55,6 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     # The entry as `provider/model`, and the key of the override; "" if there is none.
     entry: str = ""
     override: str = ""
-    # Rates of the standard tier, or None.
     standard: TieredRates | None = None
     tiers: Mapping[str, TieredRates] = {}
     context_window: int | None = None
@@ -93,7 +91,6 @@ class PriceBook:
     ) -> None:
         self._source = source
         self._overrides = dict(overrides or {})
-        # The longest matching prefix counts.
         self._patterns = sorted((key for key in self._overrides if key.endswith("*")), key=len, reverse=True)
         self._loaded: PriceBookTable | None = None
         self._indexes: dict[str, _PriceIndex | None] = {}
@@ -128,12 +125,10 @@ class PriceBook:
                     yield provider, _facts_at(f"{provider}/{row.id}", read_facts(row.facts), now)
 
     def find_model(self, provider: str, model: str) -> PricedModel | None:
-        """Find a model in the prices of a provider."""
         index = self._index(provider)
         return index.find_model(model.lower()) if index is not None else None
 
     def override_of(self, name: str, model: str) -> tuple[str, Override] | None:
-        """Find the override of a provider's model, with its key."""
         target = f"{name}/{model}"
         if target in self._overrides:
             return target, self._overrides[target]
@@ -205,7 +200,6 @@ class _PriceIndex:
                     self._rules.append((place, _matcher(rule)))
 
     def find_model(self, model: str) -> PricedModel | None:
-        """Find the first model that matches a name in lower case."""
         first = self._exact.get(model, len(self.models))
         for place, matches in self._rules:
             if place >= first:
@@ -238,7 +232,6 @@ _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|
 
 
 def _spellings(provider: str, model: str) -> Iterator[str]:
-    """The possible spellings of a name, the most likely first."""
     yield model
     dated = _COMPACT_DATE.sub(r"-\1-\2-\3", model)
     if dated != model:
@@ -249,7 +242,6 @@ def _spellings(provider: str, model: str) -> Iterator[str]:
 
 
 def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
-    """The price at a time, with its period of validity."""
     since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
     standard = _holding(facts.prices, now)
     tiers: dict[str, TieredRates] = {}

@@ -28,12 +28,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
 class Change(Struct, frozen=True, kw_only=True):
     """The change of one token class of one model. None means no price."""
 
-    # As `provider/model`.
     entry: str
     member: str
     before: Bounds | None
     after: Bounds | None
-    # The tier of the change; "" means all tiers.
     tier: str = ""
 
     @property
@@ -77,7 +75,6 @@ def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
 
 
 def _entries(table: PriceBookTable) -> Iterator[tuple[tuple[str, str], ModelPricing]]:
-    """Yield every model that can be looked up by its name."""
     book = PriceBook(lambda: table)
     for provider, raw in table.providers.items():
         for row in read_provider_prices(raw).models:
@@ -105,7 +102,6 @@ def _changes(entry: str, tier: str, before: Iterable[TieredRates], after: Iterab
 
 
 def _rates_by_tier(facts: ModelPricing) -> dict[str, list[TieredRates]]:
-    """The rates of each tier on all days."""
     by_tier = {_STANDARD: [dated.rates for dated in facts.prices]}
     for variant in facts.variants:
         by_tier.setdefault(variant.tier, []).append(variant.rates)

@@ -18,14 +18,11 @@ _SAME = {"fast": "priority"}
 # Providers that report a wrong tier, so that the requested one counts: Codex's backend reports `default` for
 # `priority`.
 BILLED_BY_REQUESTED_TIER = frozenset({"codex"})
-# Regions without a price of their own.
 _ANYWHERE = frozenset({"", "global", "not_available"})
 # Maximum characters of providers' names, and maximum number of cache lifetimes.
 _MAX_WORD_LENGTH = 64
 _MAX_LIFETIMES = 16
-# Maximum turns and runs of one response.
 _MAX_RUNS = 1000
-# Kinds of tokens in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
 
@@ -63,7 +60,6 @@ class BilledRun(Struct, frozen=True, kw_only=True):
 
 
 def tokens_of(usage: Usage) -> TokenClasses:
-    """The token classes of a usage."""
     read, written, output = usage.cache_read or 0, usage.cache_write or 0, usage.output
     plain = usage.input - read - written
     if plain < 0:
@@ -94,7 +90,6 @@ _DETAIL_MEMBERS = _DETAILS | {"cache_creation"}
 
 
 def has_details(fields: JsonObject) -> bool:
-    """Whether members have non-zero details beyond the totals."""
     if _DETAIL_MEMBERS.isdisjoint(fields):
         return False
     for place in _DETAIL_MEMBERS:
@@ -170,7 +165,6 @@ def _strings(value: JsonValue) -> Iterator[str]:
 
 
 def has_runs(usage: Usage) -> bool:
-    """Whether a response reports several turns or runs."""
     return usage.extras is not None and "iterations" in usage.extras.fields
 
 

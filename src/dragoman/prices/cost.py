@@ -16,7 +16,6 @@ from dragoman.prices.table import TieredRates
 
 PICO = 1000
 _NEVER_MORE_EXPENSIVE = frozenset({"flex", "batch"})
-# The token classes, in the order of the rates.
 CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
 Find: TypeAlias = Callable[[str], ModelFacts | None]
 
@@ -35,12 +34,10 @@ class Cost(Struct, frozen=True):
     # The source of the prices: entry and tier of the price book.
     entry: str = ""
     tier: str = STANDARD
-    # Token classes and runs without a price.
     unpriced: tuple[str, ...] = ()
 
     @property
     def total(self) -> int | None:
-        """The sum of the classes, or None if one is unpriced."""
         return None if self.unpriced else sum(amount or 0 for amount in self.classes)
 
     @property
@@ -112,7 +109,6 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
 
 
 def tiered_rates_of(facts: ModelFacts | None, tier: str) -> TieredRates | None:
-    """The prices of a tier, or None."""
     if facts is None or facts.standard is None:
         return None
     return facts.standard if tier == STANDARD else facts.tiers.get(tier)

@@ -27,7 +27,6 @@ from dragoman.prices.table import (
 SOURCE = "genai-prices"
 # Pico-dollars per token at one dollar per million tokens, and per piece at one dollar per thousand.
 _OF_MILLION, _OF_THOUSAND = 10**6, 10**9
-# Token classes by their names in the source.
 _CLASSES = {
     "input_mtok": ("input", _OF_MILLION),
     "output_mtok": ("output", _OF_MILLION),
@@ -39,18 +38,14 @@ _CLASSES = {
     "requests_kcount": ("request", _OF_THOUSAND),
 }
 _TOKENS = "_mtok"
-# Request members that name a tier.
 _TIERS = ("service_tier", "processing")
 _USUAL = "default"
 # Overflow gives infinity, which is rejected as a price, instead of an arithmetic error.
 _UNTRAPPED = Context(traps=[])
-# Real entries have fewer combinations of conditions.
 _MAX_RULES = 200
 
 
 class Clause(Struct, frozen=True, kw_only=True):
-    """One condition on a name. Exactly one of the members is set."""
-
     starts_with: str | None = None
     ends_with: str | None = None
     contains: str | None = None
@@ -97,8 +92,6 @@ class SourceVariant(Struct, frozen=True, kw_only=True):
 
 
 class SourceModel(Struct, frozen=True, kw_only=True):
-    """One model. Other members are ignored."""
-
     id: str
     match: Clause
     prices: Prices | tuple[Conditional, ...] = ()
@@ -107,8 +100,6 @@ class SourceModel(Struct, frozen=True, kw_only=True):
 
 
 class SourceProvider(Struct, frozen=True, kw_only=True):
-    """One provider."""
-
     id: str
     models: tuple[SourceModel, ...] = ()
     fallback_model_providers: tuple[str, ...] | None = None
@@ -151,7 +142,6 @@ def _row(model: SourceModel) -> list[object]:
         [tier, _when(variant.constraint), _tiered_rates(variant.prices)]
         for variant in model.price_variants or ()
         for tier in _tier(variant.when)
-        # The default tier at the default price needs no entry.
         if tier != _USUAL or _has_price(variant.prices)
     ]
     apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
@@ -160,7 +150,6 @@ def _row(model: SourceModel) -> list[object]:
 
 
 def _trimmed(members: list[object]) -> list[object]:
-    """Remove empty members from the end of a list."""
     while members and members[-1] in (None, []):
         members.pop()
     return members

@@ -22,7 +22,6 @@ _MAX_NUMBER_LENGTH = 40
 
 
 def reported_cost_of(usage: Usage) -> int | None:
-    """The reported cost in nano-dollars, or None."""
     if usage.extras is None or MEMBERS.isdisjoint(usage.extras.fields):
         return None
     fields = usage.extras.fields

@@ -53,8 +53,6 @@ class PriceTier(Struct, frozen=True, kw_only=True, array_like=True, forbid_unkno
 
 
 class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Rates by the length of the input, with ascending thresholds."""
-
     base: Rates
     steps: tuple[PriceTier, ...] = ()
 
@@ -140,7 +138,6 @@ def own_table() -> PriceBookTable:
 
 
 def check_table(table: PriceBookTable) -> None:
-    """Reject a table unless every entry is valid."""
     for name, raw in table.providers.items():
         try:
             prices = read_provider_prices(raw)
@@ -167,7 +164,6 @@ def _check_row(row: PricedModel) -> None:
 
 
 def _parts(when: DateRange) -> Iterator[tuple[int, int]]:
-    """The numbers of a period, each with its maximum."""
     if isinstance(when, int):
         yield when, _LAST_DAY
     elif when is not None:

@@ -36,7 +36,6 @@ _is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
 
 
 async def call(order: Order) -> UpstreamRequest:
-    """Build a call to a deployment, without waiting."""
     scheme = order.provider.auth or ("x-api-key" if order.endpoint.protocol == MESSAGES else "api-key")
     headers = headers_of(order, credential(order.provider, scheme, order.key))
     return UpstreamRequest(method=order.method, url=_address(order), headers=headers, body=order.body)
@@ -61,7 +60,6 @@ def _address(order: Order) -> str:
 
 
 def check(provider: Provider) -> None:
-    """Reject a provider that cannot be addressed as Azure."""
     check_common(provider)
     check_auth(provider, {"", "api-key", "x-api-key", "bearer", "none"})
     for endpoint in provider.endpoints:

@@ -122,7 +122,6 @@ def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
 
 
 def betas_of(headers: HeaderList) -> list[str]:
-    """The values of `anthropic-beta`, each once, in order."""
     values = [value.decode("latin-1") for name, value in headers if name == b"anthropic-beta"]
     betas = [beta.strip() for value in values for beta in value.split(",")]
     return list(dict.fromkeys(beta for beta in betas if beta))
@@ -141,7 +140,6 @@ def bearer_of(provider: Provider, key: str | None) -> str | None:
 
 
 def parse_keys(provider: Provider, key: str) -> Keys:
-    """Parse `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`."""
     access, _, rest = key.partition(":")
     secret, _, token = rest.partition(":")
     if not access or not secret:
@@ -272,7 +270,6 @@ class BedrockUnframer:
         self._reader = EventStreamReader()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return the events that these bytes complete."""
         return b"".join([_to_sse(message) for message in self._reader.feed(chunk)])
 
     def close(self) -> bytes:
@@ -324,7 +321,6 @@ def _error_frame(name: str, message: str) -> bytes:
 
 
 def check(provider: Provider) -> None:
-    """Reject a provider that cannot be addressed or signed for."""
     check_common(provider)
     check_auth(provider, {"", "aws", "bearer", "none"})
     check_messages_only(provider)

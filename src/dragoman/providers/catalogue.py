@@ -20,8 +20,6 @@ SOURCE = _FILE.with_suffix(".toml")
 
 
 class ListedEndpoint(Endpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An endpoint, with its source if that differs from the entry's."""
-
     source: str = ""
 
 
@@ -62,13 +60,10 @@ class CatalogueEntry(_Facts, frozen=True, kw_only=True):
 
     @property
     def vendor_or_name(self) -> str:
-        """The label for capabilities and envelopes."""
         return self.vendor or self.name
 
 
 class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Capabilities in the form of the file."""
-
     protocol: str
     set: dict[str, bool | int | str | list[str]]
     source: str
@@ -76,8 +71,6 @@ class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry in the form of the file."""
-
     capabilities: tuple[_CapabilityTable, ...] = ()
 
 

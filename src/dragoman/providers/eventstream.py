@@ -27,8 +27,6 @@ _BYTES, _STRING = 6, 7
 
 
 class EventStreamMessage(Struct, frozen=True, gc=False):
-    """One message: its text headers and its payload."""
-
     headers: Mapping[str, str]
     payload: bytes
 
@@ -49,7 +47,6 @@ class EventStreamReader:
         self._seen_headers: Mapping[str, str] = {}
 
     def feed(self, chunk: bytes) -> list[EventStreamMessage]:
-        """Return the messages that these bytes complete."""
         if self._broken:
             raise BadResponse(self._broken)
         held = self._held
@@ -72,7 +69,6 @@ class EventStreamReader:
         return messages
 
     def close(self) -> None:
-        """Mark the end of the data."""
         if self._broken:
             raise BadResponse(self._broken)
         if self._held:

@@ -69,7 +69,6 @@ def request_of(order: Order) -> UpstreamRequest:
 
 
 async def call(order: Order) -> UpstreamRequest:
-    """Async form of `request_of` for the table of transports."""
     return request_of(order)
 
 
@@ -172,7 +171,6 @@ def headers_of(order: Order, credentials: HeaderList) -> HeaderList:
 
 
 def replaced(headers: HeaderList, others: HeaderList) -> HeaderList:
-    """Add headers, replacing those of the same name."""
     names = {name for name, _ in others}
     return [pair for pair in headers if pair[0] not in names] + others
 
@@ -185,7 +183,6 @@ def credential(provider: Provider, scheme: str, key: str | None) -> HeaderList:
 
 
 def encode_key(provider: Provider, key: str) -> bytes:
-    """Encode a key for a header."""
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise ConfigError(
             key=f"providers.{provider.name}.api_key",
@@ -252,7 +249,6 @@ def option(provider: Provider, name: str, *variables: str) -> str:
 
 
 def required_option(provider: Provider, name: str, variables: Sequence[str], reason: str) -> str:
-    """The same, but a missing option is an error."""
     value = option(provider, name, *variables)
     if not value:
         raise missing_option(provider, name, reason)
@@ -265,7 +261,6 @@ def missing_extra(provider: Provider, problem: str, extra: str) -> ConfigError:
 
 
 def missing_option(provider: Provider, name: str, reason: str) -> ConfigError:
-    """The error for a missing option, with its purpose."""
     return ConfigError(
         key=f"providers.{provider.name}.{name}", problem=f"missing; {reason}", remedy=f'set {name} = "…"'
     )

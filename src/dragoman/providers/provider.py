@@ -66,7 +66,6 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def vendor_or_name(self) -> str:
-        """The label for capabilities and envelopes."""
         return self.vendor or self.name
 
     @property

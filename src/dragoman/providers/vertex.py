@@ -44,7 +44,6 @@ _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 # Seconds before its end at which a token is renewed.
 _MARGIN = 300.0
-# Regions with a host name of another form.
 _HOSTS = {
     "global": "aiplatform.googleapis.com",
     "us": "aiplatform.us.rep.googleapis.com",

@@ -10,7 +10,6 @@ from hashlib import blake2b
 
 from dragoman.sessions.fact_extraction import session_header
 
-# Maximum characters of each text.
 MAX_TEXT_LENGTH = 4096
 DIGEST_SIZE = 16
 # Cached digests of owners, and of instructions: both are the same in many requests.

@@ -29,14 +29,12 @@ class AttemptOutcome(Enum):
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
     # Timeout of a full response, which may only be long. It does not count for the target's health.
     SLOW_RESPONSE = "slow_response"
-    # A response that cannot be decoded.
     UNREADABLE = "unreadable"
     CONNECTION_LOST = "connection_lost"
     STREAM_BROKEN = "stream_broken"
     # Not sent, because the queue of the target is full.
     QUEUE_FULL = "queue_full"
     GATEWAY_ERROR = "gateway_error"
-    # The client disconnected first.
     CLIENT_DISCONNECTED = "client_disconnected"
 
 
@@ -55,8 +53,6 @@ class SentSoFar(Enum):
 
 
 class RetryBudgets(Struct, frozen=True, kw_only=True):
-    """The remaining limits of a request."""
-
     # Retries on this target: allowed, and done.
     retries: int = 0
     retry_count: int = 0
@@ -72,7 +68,6 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
     # The provider's hint: the delay, and whether to retry at all.
     wait: float | None = None
     should_retry: bool | None = None
-    # Of the route.
     fallback_on_refusal: bool = False
 
 
@@ -85,7 +80,6 @@ class OutcomeRule(Struct, frozen=True, kw_only=True):
     # Whether it is a failure of the target, and whether it proves that the target is alive.
     counts: bool = False
     lives: bool = False
-    # Whether the provider may bill the attempt.
     billed: bool = False
 
 
@@ -116,7 +110,6 @@ TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.GATEWAY_ERROR: OutcomeRule(),
     AttemptOutcome.CLIENT_DISCONNECTED: OutcomeRule(),
 }
-# The same as sets, which every attempt needs.
 COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
 GATEWAY_OUTCOMES = frozenset(
     {AttemptOutcome.QUEUE_FULL, AttemptOutcome.GATEWAY_ERROR, AttemptOutcome.CLIENT_DISCONNECTED}
@@ -175,8 +168,6 @@ def _has_other(kind: AttemptOutcome, budgets: RetryBudgets) -> bool:
 
 
 class TargetResult(Struct, frozen=True, kw_only=True):
-    """The outcome of one target, and its context window if known."""
-
     kind: AttemptOutcome
     window: int | None = None
 

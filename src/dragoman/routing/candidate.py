@@ -30,11 +30,9 @@ class Filter(Enum):
     # The translation rejects the request, or has losses in strict mode.
     REFUSED = "refused"
     STRICT = "strict"
-    # Another provider stores the referenced items.
     STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
     COOLDOWN = "cooldown"
-    # Only one target may be called, and it is another one.
     ALONE = "alone"
 
 
@@ -54,10 +52,8 @@ class Why(Enum):
     """The reason why the first target leads."""
 
     POLICY = "policy"
-    # No other target is left.
     ONLY = "only"
     AFFINITY = "pinned"
-    # The provider of the referenced items is unknown.
     ALONE = "alone"
     EXPLORED = "explored"
     # All targets are in cooldown, and it is this one's turn for a probe.
@@ -68,7 +64,6 @@ class Why(Enum):
 class Candidate(Struct, frozen=True):
     """One target of a route with its metadata. None means not requested."""
 
-    # Its position in the route.
     place: int
     target: Target
     health: HealthState
@@ -90,16 +85,11 @@ class Ranked(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, dict=True):
-    """The order of targets, with the reasons."""
-
-    # None if no target can be called.
     first: Target | None
-    # The first target of the route as written.
     written: Target | None
     # The policy that decided, and why its first target leads.
     policy: str
     why: Why
-    # The deciding rules, for display.
     rule: str
     requirements: Requirements
     now: float
@@ -107,7 +97,6 @@ class Plan(Struct, frozen=True, dict=True):
     ranked: Ranked | Callable[[], Ranked]
     # The deciding rules, in the form of an affinity.
     held: str = ""
-    # The affinity before this plan.
     affinity: Affinity | None = None
 
     @property
@@ -121,7 +110,6 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """All candidates, in the order of the route."""
         return self._ranking.candidates
 
     @cached_property

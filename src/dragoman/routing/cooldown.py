@@ -31,8 +31,6 @@ class Hint(Struct, frozen=True, kw_only=True):
 
 
 class Cooldown(Struct, frozen=True, kw_only=True):
-    """The cooldown of a key, for the requested model or for all."""
-
     seconds: float
     every_model: bool = False
 

@@ -37,9 +37,7 @@ LEFT_OUT = {
     Filter.COOLDOWN: "in cooldown",
     Filter.ALONE: "the owner of the referenced items is unknown, and only one target is called",
 }
-# The reason for a target whose provider is not configured.
 ABSENT = "its provider is not configured"
-# The reason for a provider that the gateway key does not permit.
 NOT_PERMITTED = "the key's list of providers does not have its provider"
 # Reasons for deprioritized targets. A failed one has the seconds since its failure.
 DEPRIORITIZED = {
@@ -55,7 +53,6 @@ DEPRIORITIZED = {
 _MAX_CANDIDATES = 16
 _MAX_NAME_LENGTH = 256
 _MICROSECONDS = 1_000_000
-# Larger numbers are not recorded.
 _LIMIT = 1e9
 _MAX_INTEGER = (1 << 63) - 1
 
@@ -74,7 +71,6 @@ def candidate_entries(
 
 
 def why_missed(name: str, providers: Collection[str] | None) -> str:
-    """The reason why a target of a route is missing."""
     return ABSENT if providers is None or name.partition("/")[0] in providers else NOT_PERMITTED
 
 

@@ -90,7 +90,6 @@ _CODES: dict[str, AttemptOutcome] = {
     "content_filter": AttemptOutcome.CONTENT_REFUSED,
     "content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
     "image_content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
-    # Violations of the service's rules.
     "invalid_prompt": AttemptOutcome.CONTENT_REFUSED,
     "bio_policy": AttemptOutcome.CONTENT_REFUSED,
     "cyber_policy": AttemptOutcome.CONTENT_REFUSED,

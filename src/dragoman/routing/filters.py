@@ -12,7 +12,6 @@ from dragoman.routing.needs import Requirements
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 
-# In the order of their explanations.
 FEATURE_FILTERS = {
     "tools": Filter.TOOLS,
     "images": Filter.IMAGES,
@@ -20,7 +19,6 @@ FEATURE_FILTERS = {
     "thinking": Filter.THINKING,
     "structured": Filter.STRUCTURED,
 }
-# The degree of deprioritization. Larger numbers come later.
 DEPTH = {
     Deprioritized.TIGHT: 1,
     Deprioritized.SLOW_START: 2,
@@ -60,7 +58,6 @@ def request_filter(target: Target, requirements: Requirements, first: Target) ->
 
 
 def feature_filter(target: Target, request_features: RequestFeatures) -> Filter | None:
-    """The first feature of a request that the target does not support."""
     has = {
         "tools": request_features.tools,
         "images": request_features.images,
@@ -74,7 +71,6 @@ def feature_filter(target: Target, request_features: RequestFeatures) -> Filter 
 
 
 def cost_filter(cost: int | None, limit: int) -> Filter | None:
-    """The reason for which a cost limit excludes a target."""
     return Filter.UNKNOWN_COST if cost is None else Filter.COST if cost > limit else None
 
 

@@ -71,13 +71,9 @@ _TIMEOUTS = frozenset({AttemptOutcome.FIRST_BYTE_TIMEOUT, AttemptOutcome.SLOW_RE
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    """The health of a target or a key, and the reason."""
-
     subject: str
     health: HealthState
-    # The start of this level.
     since: float
-    # The last failure, and its time.
     last: AttemptOutcome | None
     failed: float
     consecutive_failures: int
@@ -108,7 +104,6 @@ class Health:
         # By group: targets, and the keys of each provider.
         self._groups: dict[str, dict[str, HealthEntry]] = {TARGETS: self._targets}
         self._max_entries = max_entries
-        # Subjects to broadcast, each with its group.
         self._dirty: set[tuple[str, str]] = set()
         # Targets that may not be healthy, and providers with a key that may be in cooldown.
         self.unhealthy: set[str] = set()
@@ -166,7 +161,6 @@ class Health:
         entry.last_success = now
 
     def _wake(self, target: str, entry: HealthEntry, now: float, permit: Permit | None) -> bool:
-        """End a cooldown if the response is that of the probe."""
         if not entry.holds(permit):
             return False
         entry.since = now
@@ -235,7 +229,6 @@ class Health:
         return not self.unhealthy or self.unhealthy.isdisjoint(subjects)
 
     def has_target(self, target: str) -> bool:
-        """Whether a target was called."""
         return target in self._targets
 
     def wakes(self, target: str, now: float) -> float:
@@ -347,7 +340,6 @@ class Health:
         return ended
 
     def forget_keys(self, now: float) -> None:
-        """Drop expired entries of keys."""
         if now < self._next_expiry:
             return
         for group, entries in list(self._groups.items()):

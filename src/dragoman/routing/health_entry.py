@@ -87,7 +87,6 @@ class HealthEntry:
         self.level = _HEALTHY
         self.until = 0.0
         self.state = HEALTHY
-        # The start of this level.
         self.level_since = max(now, 0.0)
         self.epoch = 0.0
         self.cooldowns = 0
@@ -100,7 +99,6 @@ class HealthEntry:
         self.healthy_since = 0.0
         self.last: AttemptOutcome | None = None
         self.failed = 0.0
-        # Of a key: the seconds that its provider stated.
         self.hint = 0.0
         self.consecutive_failures = 0
         # Times of the last success and of the last counted failure.
@@ -114,14 +112,11 @@ class HealthEntry:
         return permit is not None and permit.number != 0 and permit.number == self.holder
 
     def forget(self, now: float) -> None:
-        """Reset the counts."""
         self.good = self.bad = self.good_before = self.bad_before = 0
-        # Slow failures.
         self.late = self.late_before = 0
         self.turn = now + HALF_WINDOW
 
     def roll(self, now: float) -> None:
-        """Begin the next half of the window."""
         if now >= self.turn + HALF_WINDOW:
             self.forget(now)
         else:
@@ -135,7 +130,6 @@ class HealthEntry:
 
     @property
     def calls(self) -> int:
-        """The number of calls in the window that succeeded or failed."""
         return self.successes + self.bad + self.bad_before
 
     def count_failure(self, *, is_prompt: bool) -> None:
@@ -144,7 +138,6 @@ class HealthEntry:
         self.late += not is_prompt
 
     def expire(self, now: float) -> None:
-        """Leave a level whose end has passed."""
         if now < self.until:
             return
         level = self.level
@@ -180,7 +173,6 @@ class HealthEntry:
         self.set_state(level, until, now)
 
     def begin_epoch(self, now: float) -> None:
-        """Invalidate all earlier updates."""
         self.epoch = now if now > self.epoch else math.nextafter(self.epoch, math.inf)
 
     def adopt(self, update: HealthUpdate) -> bool:

@@ -26,8 +26,6 @@ class HealthLevel(Enum):
 
 
 class HealthState(Struct, frozen=True):
-    """Health of a target, and its end by the clock of `now`."""
-
     level: HealthLevel
     until: float = 0.0
     # Of a suspect target: its success rate.

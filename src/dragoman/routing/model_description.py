@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-# The capabilities of a model, named as in rules of `[models]`.
 CAPABILITIES = ("tools", "images", "documents", "thinking", "structured")
 
 

@@ -16,7 +16,6 @@ BYTES_PER_TOKEN = 4
 MAX_BYTES_PER_TOKEN = 8
 # Maximum bytes of media per token.
 MEDIA_BYTES_PER_TOKEN = 1000
-# Output tokens of a response before any measurement.
 DEFAULT_OUTPUT_TOKENS = 256
 # A shared empty mapping, so that requests allocate none.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
@@ -24,8 +23,6 @@ _NO_FEATURES = RequestFeatures()
 
 
 class RequiredFeatures(Struct, frozen=True):
-    """The features that a route needs of a request."""
-
     request_features: bool = False
     conversation_start: bool = False
     losses: bool = False
@@ -43,8 +40,6 @@ class LossCounts(Struct, frozen=True):
 
 
 class Requirements(Struct, frozen=True):
-    """One request, as routing reads it."""
-
     # Bytes of its body, including referenced items.
     size: int
     request_features: RequestFeatures = _NO_FEATURES
@@ -75,7 +70,6 @@ class Requirements(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """The approximate number of tokens."""
         return max(self.size - self.request_features.media, 0) // BYTES_PER_TOKEN
 
     @property

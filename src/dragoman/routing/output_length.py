@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from dragoman.routing.speeds import LARGE
 
-# Output tokens of a response before any measurement.
 UNMEASURED_OUTPUT = 500.0
 # The weight of the latest response in the average, after this number of responses.
 _LATEST, _SOME = 0.1, 10
@@ -47,7 +46,6 @@ class Outputs:
             lengths[target] = (mean + (tokens - mean) * (_LATEST if count >= _SOME else 1 / count), count)
 
     def among(self, targets: Iterable[str], size: int) -> float:
-        """The expected output for a request size, over all these targets."""
         lengths = self._large if size >= LARGE else self._small
         total, responses = UNMEASURED_OUTPUT, 1
         for known in map(lengths.get, targets):

@@ -35,7 +35,6 @@ NO_DRAWS = RandomDraws()
 
 
 def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws) -> Plan:
-    """The targets of a route in the order for this request."""
     rule = held = ""
     if route.ruled:
         route, rule, held = decide(route, requirements, inputs.affinity)
@@ -186,7 +185,6 @@ def _end_of_cooldown(candidate: Candidate) -> float:
 
 
 def _all_healthy(summary: RouteSummary, requirements: Requirements, inputs: PlanInputs) -> list[Candidate]:
-    """The candidates if all targets are healthy."""
     windows = inputs.windows(summary)
     speeds = inputs.speeds(summary, requirements.size) if summary.speed else None
     return [
@@ -200,7 +198,6 @@ def _all_healthy(summary: RouteSummary, requirements: Requirements, inputs: Plan
 def _looked_at(
     summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """The callable targets, and the metadata of all candidates."""
     now, health_states, busy, windows = (
         inputs.now,
         inputs.health_states(summary),
@@ -299,7 +296,6 @@ def _choose_in_cooldown(looked_at: list[Candidate], turn: int) -> tuple[Ranked, 
 def _ordered(
     summary: RouteSummary, able: list[Candidate], requirements: Requirements, turn: int, draws: RandomDraws
 ) -> tuple[list[Candidate], Why]:
-    """Order by policy, healthy targets first."""
     order = _flat if summary.flat else _nested
     for candidate in able:
         if candidate.deprioritized is not None:

@@ -16,7 +16,6 @@ from dragoman.routing.target import Target
 if TYPE_CHECKING:
     from dragoman.routing.route_summary import RouteSummary
 
-# One request in twenty.
 EXPLORATION_RATE = 0.05
 
 
@@ -35,7 +34,6 @@ class PlanInputs(Struct, frozen=True):
 
     now: float = 0.0
     affinity: Affinity | None = None
-    # The number of earlier requests of the route.
     turn: int = 0
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
@@ -46,7 +44,6 @@ class PlanInputs(Struct, frozen=True):
         return ()
 
     def windows(self, summary: RouteSummary) -> Sequence[int | None]:
-        """The context windows of the targets; None is unknown."""
         return [None] * len(summary.leaves)
 
     def speeds(self, summary: RouteSummary, size: int) -> Sequence[Speed | None]:

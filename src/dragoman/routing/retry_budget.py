@@ -18,7 +18,6 @@ class TargetRetryBudgets:
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0, max_targets: int = MAX_TARGETS) -> None:
         self._clock = clock
-        # The last level of each bucket, and its time.
         self.held: dict[str, tuple[float, float]] = {}
         self._max_targets = max_targets
 
@@ -26,7 +25,6 @@ class TargetRetryBudgets:
         return self.remaining(target) >= 1.0
 
     def spend(self, target: str) -> bool:
-        """Take a token, if there is one."""
         remaining = self.remaining(target)
         if remaining < 1.0:
             return False

@@ -14,7 +14,6 @@ from dragoman.routing.policies import POLICIES
 from dragoman.routing.route_summary import RouteSummary, summarize_route
 from dragoman.routing.target import Target
 
-# The default policy of a route.
 FALLBACK = "fallback"
 
 
@@ -42,8 +41,6 @@ class RuleCondition(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
-    """The members that replace the route's own for a matching request."""
-
     when: RuleCondition
     to: Route
 
@@ -130,7 +127,6 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def ruled(self) -> bool:
-        """Whether it, or a nested route, has rules."""
         return bool(self.rules) or any(isinstance(member, Route) and member.ruled for member in self.members)
 
     @cached_property

@@ -31,8 +31,6 @@ class PolicyNode(Struct, frozen=True):
 
 
 class RouteSummary(Struct, frozen=True, kw_only=True):
-    """A route without its rules, as a plan reads it."""
-
     # The policy that decides. A route with only one nested route has the policy of that.
     policy: Policy
     leaves: tuple[Leaf, ...]
@@ -49,7 +47,6 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     leader: Target | None
     # Whether the first target of a healthy plan is the one with the shortest expected time.
     soonest: bool
-    # The metadata that any policy or limit needs.
     prices: bool
     speed: bool
     losses: bool
@@ -59,7 +56,6 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     sticky: bool
     # Whether the affinity matters: for the order, or for the price with a prompt cache.
     follows: bool
-    # Whether any target has several keys.
     keys: bool
     # Whether every target must be examined, even if all are healthy.
     weighs: bool
@@ -68,7 +64,6 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
 
 
 def summarize_route(route: Route) -> RouteSummary:
-    """Summarize a route without its rules."""
     leaves: dict[str, Leaf] = {}
     policies: list[Policy] = []
     tree = _node(route, None, True, leaves, policies)

@@ -12,7 +12,6 @@ from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import FALLBACK, Route, RuleCondition
 from dragoman.sessions.classes import is_of
 
-# Maximum cached choices of one route.
 _REMEMBERED = 256
 _NONE = -1
 # The prefix of a rule's digest in affinities, which may also contain positions.
@@ -40,7 +39,6 @@ def decide(route: Route, requirements: Requirements, affinity: Affinity | None) 
 
 
 def fits(when: RuleCondition, requirements: Requirements) -> bool:
-    """Whether all conditions of a rule hold."""
     request_features = requirements.request_features
     return (
         (when.input_tokens_over is None or requirements.tokens > when.input_tokens_over)
@@ -71,7 +69,6 @@ def _choose(route: Route, requirements: Requirements, held: frozenset[str], choi
 
 
 def _without_rules(route: Route, choice: Callable[[], int], names: list[tuple[str, str]]) -> Route:
-    """Apply the choices in the same order."""
     if route.rules and (index := choice()) != _NONE:
         names.append((f"{route.name}#{index}", _digest_id(route, index)))
         to = _without_rules(route.rules[index].to, choice, names)
@@ -84,7 +81,6 @@ def _without_rules(route: Route, choice: Callable[[], int], names: list[tuple[st
 
 
 def _held_rule(route: Route, held: frozenset[str]) -> int:
-    """The rule of an affinity, by its digest or by its position."""
     for index in range(len(route.rules)):
         if _digest_id(route, index) in held or f"{route.name}#{index}" in held:
             return index

@@ -18,7 +18,6 @@ _STEP = 0.5 ** (1 / 20)
 HALF_LIFE = 600.0
 # A smaller weight counts as never measured.
 _LEAST = 1e-6
-# Larger times and token counts are ignored.
 _LIMIT = 1e9
 # An outlier differs from the averages by this factor, and by at least `_APART` seconds. The last value is the number of
 # outliers after which the averages start anew.
@@ -30,8 +29,6 @@ MAX_TARGETS = 4096
 
 
 class _Averages:
-    """Weighted sums of one target."""
-
     __slots__ = (
         "attempts",
         "failures",
@@ -66,7 +63,6 @@ class _Averages:
         self.needed = 0.0
 
     def fade(self, now: float) -> None:
-        """Reduce the weight of all earlier samples, and count an attempt."""
         passed = now - self.last
         self.last = now
         left = _STEP if passed <= 0 else _STEP * 0.5 ** (passed / HALF_LIFE)
@@ -93,7 +89,6 @@ class _Averages:
                 if self.samples and not self.streams:
                     rate = self.full_tokens / self.full_seconds if self.full_seconds else 0.0
                     expected = tokens / (rate or USUAL_RATE)
-                    # The fast path for most samples.
                     if self.far or not expected / FAR < seconds < expected * FAR:
                         self._compare(seconds, expected)
                 self.samples += 1
@@ -185,7 +180,6 @@ class Speeds:
             self._doubted.discard((target, large))
 
     def record_failure(self, target: str, size: int, now: float) -> None:
-        """Record a failure caused by the target."""
         large = size >= LARGE
         averages = self._averages[large].get(target) or self._begin(target, large, now)
         self._averages[large].move_to_end(target)
@@ -206,7 +200,6 @@ class Speeds:
         ]
 
     def has_doubts(self, targets: Iterable[str], size: int, but: str = "") -> bool:
-        """Whether the speed of a target other than `but` may have changed."""
         large = size >= LARGE
         return bool(self._doubted) and any((target, large) in self._doubted for target in targets if target != but)
 
@@ -241,7 +234,6 @@ class Speeds:
         return averages
 
     def _make_room(self) -> None:
-        """Drop the target with the oldest sample."""
         oldest = [(next(iter(held.values())).last, large) for large, held in enumerate(self._averages) if held]
         _, large = min(oldest)
         target, _ = self._averages[large].popitem(last=False)

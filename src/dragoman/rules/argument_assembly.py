@@ -154,7 +154,6 @@ class ArgumentAssembler:
         return has_surplus
 
     def rest(self) -> str:
-        """Return the held text at the end."""
         held, self._held = self._held, ""
         if self._doubt:
             whole = self._is_doubt_complete()
@@ -164,7 +163,6 @@ class ArgumentAssembler:
         return self._append(held)
 
     def _rest_of(self, text: str) -> str:
-        """The rest of a text that begins with the text so far."""
         return text.lstrip(_BLANKS)[len("".join(self.pieces).lstrip(_BLANKS)) :]
 
     def _append(self, text: str) -> str:
@@ -279,7 +277,6 @@ def meaning_of(text: str) -> Hashable:
     try:
         value = decode(stripped)
         if isinstance(value, str) and is_complete(value):
-            # Arguments encoded as a JSON string.
             value = decode(value)
         return _hashable(value)
     except (RecursionError, InvalidOperation):
@@ -302,7 +299,6 @@ def _same(one: JsonValue, other: JsonValue) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Number) or isinstance(other, Number):
         return _is_number(one) and _is_number(other) and _decimal(one) == _decimal(other)
-    # In Python, True equals 1.
     return one == other and type(one) is type(other)
 
 

@@ -21,8 +21,6 @@ VALUE = "_value"
 
 
 class Wrapping(Enum):
-    """The change that made an object of a call's arguments."""
-
     NONE = "none"
     RAW_TEXT = "raw text"
     VALUE = "value"
@@ -88,7 +86,6 @@ def passed_on(text: str) -> str:
 
 
 def or_empty(text: str) -> str:
-    """Return `{}` for missing arguments, otherwise the text."""
     if text[:1] == "{":
         return text
     stripped = text.strip()
@@ -174,7 +171,6 @@ class ValueScan:
             return -1
         steps = bare.encode("latin-1", "replace").translate(_STEPS)
         depths = accumulate(memoryview(steps).cast("b"), initial=depth)
-        # The first depth is the start value.
         next(depths)
         try:
             return indexOf(depths, 0) + 1

@@ -137,7 +137,6 @@ class CapabilityRow(Struct, frozen=True, kw_only=True):
 # The placeholder for a missing signature of a Gemini call.
 NO_CALL_SIGNATURE = "skip_thought_signature_validator"
 
-# Pages that are the source of several rows.
 _DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
 _KIMI_THINKING = "https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model"
 _KIMI_CALLS = "https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md"

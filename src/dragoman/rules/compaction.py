@@ -23,7 +23,6 @@ _NO_SUMMARY = "the provider gave no summary of the conversation, so that it coul
 
 
 def summarising(request: Request, ledger: Ledger) -> Request:
-    """Turn a compaction request into a request for a summary."""
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
     _report_unneeded(request, ledger)
@@ -58,7 +57,6 @@ def _report_unneeded(request: Request, ledger: Ledger) -> None:
 
 
 def as_compaction(response: Response) -> Response | Failure:
-    """Turn a response with a summary into the requested compaction."""
     summary = "".join([part.text for part in response.parts if isinstance(part, Text)]).strip()
     if not summary:
         return bad_gateway(_NO_SUMMARY)

@@ -70,7 +70,6 @@ def arrange(
         first, history.total = history.count, len(messages)
         history.is_complete = messages[-1].role is not _ASSISTANT
         history.begin_stage(ledger)
-    # The assistant turn that the next assistant message continues.
     open_turn: Turn | None = None
     # Computed on demand, which is rare.
     last_user: int | None = None
@@ -262,7 +261,6 @@ class _Ids(Struct, eq=False):
 
     @property
     def has_fresh(self) -> bool:
-        """Whether a call got a new ID."""
         return bool(self._next)
 
     def unique(self, call_id: str, turn: set[str]) -> str:

@@ -24,7 +24,6 @@ class UsageMembers(Struct):
 
 
 def count_of(value: JsonValue) -> int | None:
-    """A count, given as a number or as its text, or None."""
     if type(value) is int:
         return value if 0 <= value < MAX_COUNT else None
     if isinstance(value, str | float | Number):

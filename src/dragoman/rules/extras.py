@@ -144,7 +144,6 @@ def drop_choices(ledger: Ledger) -> None:
 
 
 def refused(feature: Feature, at: Place, note: str) -> RefusedError:
-    """The error for a part of the model that must not be left out."""
     return RefusedError(feature.value, render_place(at), note)
 
 

@@ -32,7 +32,6 @@ _MAX_NAME_LENGTH = 200
 
 
 def bounded(failure: Failure) -> Failure:
-    """Cut a failure to these lengths."""
     fields = failure.extras.fields if failure.extras is not None else {}
     size = len(failure.message) + (len(encode_text(fields)) if fields else 0)
     if (
@@ -50,7 +49,6 @@ def bounded(failure: Failure) -> Failure:
     )
 
 
-# Failure kinds by status alone. Other statuses keep their number.
 STATUS_KINDS: dict[int, FailureKind] = {
     400: FailureKind.INVALID,
     401: FailureKind.UNAUTHENTICATED,
@@ -188,7 +186,6 @@ def report_of(
 
 
 def silent(status: int) -> str:
-    """The message for an error response without one."""
     return f"upstream answered {status}"
 
 
@@ -241,7 +238,6 @@ def _as_status(value: JsonValue) -> int | None:
 
 
 def _status_by_keywords(code: str, native: str, statuses: Mapping[str, int]) -> int | None:
-    # The code is more precise than the type.
     for name in (code.lower(), native.lower()):
         if name in statuses:
             return statuses[name]
@@ -262,14 +258,11 @@ def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
-# The OpenAI protocols.
-
 # The server whose members next to the error are read.
 _ROUTER = "openrouter"
 _INVALID = "invalid_request_error"
 _SERVER = "server_error"
 
-# Status, type and code by kind.
 OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.INVALID: (400, _INVALID, None),
     FailureKind.CONTEXT_OVERFLOW: (400, _INVALID, OVERFLOW_CODE),
@@ -294,7 +287,6 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.PERMANENT: (400, _INVALID, "provider_not_ready"),
 }
 _OPENAI_STATUSES = {code: status for status, _, code in OPENAI_ERRORS.values() if code is not None}
-# Codes that are more precise than their status.
 _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
     for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT)

@@ -36,7 +36,6 @@ MISTRAL_LIKE = IdRule(pattern=re.compile(r"[a-zA-Z0-9]{9}|chatcmpl-tool-(?:[0-9a
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-# Prefixes of response IDs, before the server's own part.
 _OBJECT_PREFIXES = ("msg", "chatcmpl", "resp", "cmpl", "gen")
 _match_object_id = re.compile(rf"(?:(?:{'|'.join(_OBJECT_PREFIXES)})[_-])?+([A-Za-z0-9_-]{{16,64}})").fullmatch
 

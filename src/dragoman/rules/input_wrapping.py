@@ -45,8 +45,6 @@ class _Opening:
 
 
 class _Unwrapper(ABC):
-    """The scan around the value. Subclasses handle the inside."""
-
     __slots__ = ("_held", "_pending", "_state", "bent")
 
     def __init__(self) -> None:
@@ -71,7 +69,6 @@ class _Unwrapper(ABC):
         return ""
 
     def unwrap(self, text: str) -> str:
-        """Unwrap complete arguments."""
         return self.feed(text) + self.close()
 
     def close(self) -> str:
@@ -216,7 +213,6 @@ class ValueUnwrapper(_Unwrapper):
 
 
 def wrap_input(text: str) -> str:
-    """Wrap the text of a custom call."""
     return f'{{"input":{encode_text(text)}}}'
 
 

@@ -45,7 +45,6 @@ _WINDOWS = (
     "capabilities.limits.max_context_window_tokens",  # GitHub
     "capabilities.limits.max_prompt_tokens",
 )
-# Names of the output limit.
 _CAPS = (
     "max_tokens",  # Anthropic, Vercel, LiteLLM
     "max_output_tokens",
@@ -116,7 +115,6 @@ def _first(entry: JsonObject, names: Sequence[str]) -> int | None:
 
 
 def _time(value: JsonValue) -> int | None:
-    """Convert a time in any form to Unix seconds."""
     if isinstance(value, str):
         instant = parse_instant(value) or parse_instant(f"{value}T00:00:00Z")
         return None if instant is None or instant <= EPOCH else int(instant)
@@ -164,7 +162,6 @@ def restated(model: ListedModel, window: int | None, cap: int | None) -> ListedM
 
 
 def extras_for(model: ListedModel, form: str) -> JsonObject:
-    """Further members of a model in this protocol."""
     return model.extras.fields if model.extras is not None and model.extras.origin == form else {}
 
 

@@ -39,8 +39,6 @@ BESIDE = ("error_message", "error_description")
 
 
 class Inner(Struct, frozen=True, kw_only=True):
-    """An embedded error, and its origin."""
-
     body: JsonObject
     provider: str = ""
     # Whether the outer message is the inner error as text, or contains it after other text.
@@ -56,7 +54,6 @@ class Inner(Struct, frozen=True, kw_only=True):
 
 
 def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
-    """The embedded error of an error, if any."""
     metadata = error.get("metadata") or body.get("metadata")
     if isinstance(metadata, dict):
         raw, provider = metadata.get("raw"), metadata.get("provider_name")
@@ -86,7 +83,6 @@ def line_of(value: JsonValue) -> str:
 
 
 def _complaint(entry: JsonValue) -> str:
-    """One validation error of a list, with its location."""
     if isinstance(entry, str):
         return entry
     message = entry.get("msg") or entry.get("message") if isinstance(entry, dict) else None
@@ -109,7 +105,6 @@ def _as_error(value: JsonValue) -> JsonObject | None:
 
 
 def _embedded_error(message: str) -> JsonObject | None:
-    """The error in JSON after the text of a message."""
     start = message.find("{")
     if start < 0 or len(message) > _MAX_TEXT_LENGTH:
         return None

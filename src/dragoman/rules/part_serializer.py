@@ -71,7 +71,6 @@ class PartSerializer:
         else:
             if type(event) is Stopped:
                 self._forget_blank()
-                # A stop ends every part.
                 self._advance()
             self._sink(event)
 

@@ -46,7 +46,6 @@ class PauseStage:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The turn so far, to be continued."""
         return self._fold.response().parts
 
     def resumed(self) -> None:
@@ -70,7 +69,6 @@ class PauseStage:
         return emitted
 
     def _joined(self, event: Event) -> Event | None:
-        """Convert an event of a later stream."""
         if isinstance(event, Started):
             return None
         if isinstance(event, PartStarted):

@@ -175,7 +175,6 @@ def _is_quoted(message: str, match: re.Match[str], request_body: bytes) -> bool:
 
 
 def _in_ascii(text: str) -> str:
-    """JSON text with all non-ASCII characters escaped."""
     return _BEYOND.sub(lambda char: re.sub("(....)", r"\\u\1", char[0].encode("utf-16-be").hex()), text)
 
 

@@ -66,7 +66,6 @@ class EnumValues(Struct, frozen=True, kw_only=True):
     unknown: str | None = None
 
     def map_value(self, value: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
-        """The value for the client. A dropped value is reported."""
         if value is None:
             return None
         if type(value) is str:

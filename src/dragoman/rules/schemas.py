@@ -67,8 +67,6 @@ _HOISTED = ("#/$defs/", "#/definitions/")
 
 
 class _Holds(Enum):
-    """How a keyword contains other schemas."""
-
     NAMED = "by name"
     LISTED = "in a list"
     ONE = "one"
@@ -133,7 +131,6 @@ class SchemaBudget(Struct, eq=False):
 
 
 def _weight(value: JsonValue) -> int:
-    """The approximate length of an encoded value."""
     if isinstance(value, str):
         return len(value)
     return len(encode(value)) if isinstance(value, dict | list) else 8
@@ -192,7 +189,6 @@ class _Rewriter:
             self.refuse_recursion(inner, depth + 1)
 
     def rewrite(self, schema: JsonObject, depth: int) -> JsonObject:
-        """Rewrite one schema and those inside it."""
         self._budget.spend(_REWRITE)
         if depth > DEPTH_LIMIT:
             raise _NotStrictError
@@ -265,7 +261,6 @@ class _Rewriter:
         return merged
 
     def _target(self, reference: JsonValue) -> JsonObject:
-        """Resolve a reference inside the document."""
         if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
             raise _NotStrictError
         self._budget.spend(len(reference))
@@ -380,7 +375,6 @@ class _Closer:
         self._properties = 0
 
     def close(self, schema: JsonObject, depth: int, level: int) -> JsonObject:
-        """Close one schema and those inside it."""
         if _OPENAI_UNSUPPORTED & schema.keys() or not _OPENAI_KINDS & schema.keys() or depth > DEPTH_LIMIT:
             raise _NotStrictError
         reference = schema.get("$ref")

@@ -86,7 +86,6 @@ def _has_valid_content(envelope: Envelope) -> bool:
     return allowed is None or (envelope.data.get("type") in allowed and not _hides(envelope.data))
 
 
-# Members that identify a block.
 _IDENTIFYING = frozenset({"id", "type", "role"})
 # Members that the provider looks up by ID if they are missing. Reasoning has none.
 _HELD = {"image_generation_call": "result", "compaction": "encrypted_content"}

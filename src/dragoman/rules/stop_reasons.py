@@ -175,7 +175,6 @@ def is_conclusive(stop: Stop) -> bool:
 
 
 def at_cap(usage: Usage | None, cap: int | None) -> bool:
-    """Whether the response used its entire output limit."""
     return usage is not None and cap is not None and 0 < cap <= usage.output
 
 

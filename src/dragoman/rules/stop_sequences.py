@@ -10,7 +10,6 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text
 from dragoman.model.response import Stop, StopReason
 
-# Maximum characters of all stop sequences together.
 _WATCHED = 16 * 1024
 _FEW = 64
 
@@ -133,7 +132,6 @@ class StopStage:
         self._open: set[int] = set()
 
     def passed(self, events: list[Event]) -> list[Event]:
-        """The events that the client may see now."""
         emitted: list[Event] = []
         for event in events:
             if isinstance(event, PartStarted):

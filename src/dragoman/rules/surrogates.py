@@ -24,7 +24,6 @@ from dragoman.wire.json import (
     unmark_surrogates,
 )
 
-# Members whose text comes in fragments, in any protocol.
 _GROWING = frozenset(
     {
         "content",
@@ -45,7 +44,6 @@ _GROWING = frozenset(
 _LOGPROBS = "logprobs"
 # The indexes of parts and items, which distinguish fragments of the same path.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
-# Exceptions of the decoder.
 UNREADABLE = (DecodeError, UnicodeError, RecursionError)
 # Limit of interleaved texts; real streams have fewer.
 _MAX_PENDING = 64
@@ -54,8 +52,6 @@ _Place: TypeAlias = tuple[object, ...]
 
 
 class SurrogateJoiner:
-    """Reads the JSON of one response, full or frame by frame."""
-
     __slots__ = ("_ledger", "_lost", "_pending")
 
     def __init__(self, ledger: Ledger) -> None:
@@ -71,7 +67,6 @@ class SurrogateJoiner:
             return self.reread(text)
 
     def reread(self, text: bytes) -> JsonValue:
-        """Read a document that the reader rejected."""
         mended = decode_lenient(text)
         # It is valid JSON, apart from possible unpaired surrogates.
         marked = mark_surrogates(text.decode("utf-8", "replace"))
@@ -102,7 +97,6 @@ class SurrogateJoiner:
         return value
 
     def close(self) -> None:
-        """Report losses at the end."""
         if self._pending or self._lost:
             note = "half of a surrogate pair, or broken UTF-8, is no character; it is left out or replaced"
             self._ledger.dropped(Feature.TEXT, ("parts",), note)

@@ -177,7 +177,6 @@ class TextFrames:
 
     @property
     def has_one_form(self) -> bool:
-        """Whether all text frames have one form."""
         return self.is_ready and self._match_strings is None and self.has_constant_frames
 
     def passing(self, written: FrameForm, limit: int) -> PassingText:
@@ -214,7 +213,6 @@ class TextFrames:
             end = rest.end()
         if not strings:
             return None
-        # Learning helps only if all frames have the same form.
         self.lessons = _LESSONS
         # Joined by quotation marks, so that a character cut between two texts is broken UTF-8 in both.
         joined = b'","'.join(strings)

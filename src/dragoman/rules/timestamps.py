@@ -11,7 +11,6 @@ _instant = re.compile(
 
 
 def parse_instant(text: str) -> float | None:
-    """Unix seconds of an RFC 3339 timestamp, or None."""
     match = _instant(text.strip())
     if match is None:
         return None
@@ -27,7 +26,6 @@ def parse_instant(text: str) -> float | None:
 
 
 def format_instant(seconds: int) -> str:
-    """An RFC 3339 timestamp in UTC."""
     days, rest = divmod(seconds, 86400)
     year, month, day = _date(days)
     return f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}Z"

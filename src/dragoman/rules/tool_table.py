@@ -32,7 +32,6 @@ def wire_name_taken(name: str) -> str:
 
 
 def flatten(namespace: str | None, name: str) -> str:
-    """Join a namespace and its member's name into one plain name."""
     return f"{namespace}__{name}" if namespace else name
 
 

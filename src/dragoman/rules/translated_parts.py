@@ -86,11 +86,9 @@ class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
     losses: tuple[tuple[LedgerEntry, ...], ...]
     calls: tuple[tuple[int, str], ...]
     boundaries: tuple[Boundary, ...]
-    # Memory size of the messages in bytes, estimated.
     memory: int
 
     def boundary_before(self, count: int) -> Boundary | None:
-        """The last boundary with at most this many messages before it."""
         number = bisect_right(self.boundaries, count, key=_count_of)
         return self.boundaries[number - 1] if number else None
 
@@ -139,7 +137,6 @@ def _size_of(parts: Sequence[Part]) -> int:
             continue
         elif isinstance(part, Thinking) and part.extras is None:
             text = part.text
-            # A signature is text, too.
             proof = () if part.seal is None else part.seal.body.values()
             size += _PART_SIZE + sum([len(one) for one in proof if isinstance(one, str)])
         else:
@@ -200,7 +197,6 @@ class HistoryEncoding(Struct, eq=False):
 
     @property
     def count(self) -> int:
-        """The number of messages translated before."""
         return 0 if self.start is None else len(self.start.messages)
 
     @property
@@ -263,7 +259,6 @@ class HistoryEncoding(Struct, eq=False):
         self.texts = [encode(element) for element in written[self._opening :]]
         elements = [Raw(text) for text in self.texts]
         if self.start is not None and self.start.text:
-            # Several elements with the commas between them. The encoder copies the text unchanged.
             elements.insert(0, Raw(self.start.text))
         written[self._opening :] = elements
 
@@ -354,9 +349,7 @@ class TranslationCache(Protocol):
         """Compare the tools of a request with those of earlier ones, to cache their translation."""
         ...
 
-    def match_history(self, written: Raw) -> ArrayMatch:
-        """Compare the history of a request with those of earlier ones."""
-        ...
+    def match_history(self, written: Raw) -> ArrayMatch: ...
 
     def count(self, result: str) -> None:
         """Count a history look-up: a hit, a miss, or a state that did not match and was discarded."""

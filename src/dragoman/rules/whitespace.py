@@ -32,7 +32,6 @@ def is_blank(part: Part) -> bool:
 
 
 def prepend_blank(blank: Text, text: Text) -> Text:
-    """Prepend white space to a text. Its citations keep their spans."""
     shift = len(blank.text)
     citations = tuple(
         [

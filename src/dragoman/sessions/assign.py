@@ -14,7 +14,6 @@ from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
 
 # The state at the end of a history: passed over; failed; answered.
 PASSED, FAILED, ANSWERED = 0, 1, 2
-# How a session descends from another one.
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
 # Prefixes of digests, so that digests of different kinds never collide.
 _HEAD, _CALL, _RESPONSE, _PROMPT, _PROMPTED, _SEGMENT, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
@@ -22,7 +21,6 @@ _ROLE = "a"
 _ORIGIN, _TASK = "o", "k"
 # Classes whose histories other requests continue.
 _GROWING = TALKING | {SIDE}
-# The prefix of synthetic thread and session names.
 SYNTHETIC_PREFIX = "~"
 
 
@@ -70,7 +68,6 @@ class Assignment(Struct, gc=False):
     kind: str
     rule: str
     sure: int
-    # Digests to store, each with its state.
     heads: tuple[tuple[str, int], ...]
     thread_name: str = ""
     parent: int = 0
@@ -89,7 +86,6 @@ class _Grown(Struct, frozen=True):
     rule: str
     sure: int
     forks: bool = False
-    # Digests that were skipped.
     passed: tuple[str, ...] = ()
 
 
@@ -100,7 +96,6 @@ def thread_key_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
         return _opencode_thread_key(facts, kind)
     usual = MAIN if facts.client == CLAUDE_CODE else ""
     if kind == COMPACTION:
-        # Of the thread that is summarised.
         name = f"{kind}:{facts.thread}" if facts.thread else kind
         return ThreadKey(facts.session, name, facts.thread or MAIN)
     if kind == SIDE:
@@ -154,7 +149,6 @@ def origin_of(facts: ExchangeFacts) -> str:
 
 
 def segment_in(facts: ExchangeFacts, kind: str) -> str:
-    """The segment that an exchange of a class is in, or ""."""
     return (facts.window or facts.opening) if kind in TALKING else ""
 
 
@@ -358,7 +352,6 @@ def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int
 
 
 def _heads_to_store(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
-    """The digests of an exchange that later exchanges look up."""
     heads: tuple[tuple[str, int], ...] = ((_HEAD + facts.tip, state),) if facts.tip else ()
     if facts.answer_call:
         heads += ((_CALL + facts.answer_call, state),)

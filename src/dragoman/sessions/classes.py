@@ -49,7 +49,6 @@ _MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
 # For clients that name their session in a header: the main thread has 9,033 characters without a terminal, agents have
 # 2,720 to 3,420 and an ID.
 _MAIN_OVER_TODAY = 5_000
-# Stored characters of an unknown class name.
 _MAX_CLASS_LENGTH = 40
 _replace_invalid = re.compile(r"[^a-z0-9_.-]+").sub
 

@@ -66,7 +66,6 @@ _STRING = msgspec.json.Decoder(str)
 
 
 def client_of(agent: bytes, originator: bytes = b"") -> str:
-    """The client by its user agent, or ""."""
     client = _CLIENTS.get((agent, originator))
     if client is None:
         client = _client_of(agent, originator)
@@ -122,7 +121,6 @@ def _only(client: str) -> ExchangeFacts:
 
 
 def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
-    """Add the facts of the body."""
     stated: dict[str, str] = {}
     if facts.client == CODEX and hints.metadata and not facts.thread:
         stated = _new_in_turn(hints.metadata, facts)

@@ -38,7 +38,6 @@ class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc
     before: tuple[str, ...] = ()
     call: str = ""
     previous: str = ""
-    # Of the response: its first call, its ID.
     answer_call: str = ""
     answer_id: str = ""
     # The name of the client program, or "".

@@ -9,7 +9,6 @@ from dragoman.sessions.facts import ExchangeFacts
 
 # Numbers take four bytes in a row.
 _MASK = 0x7FFFFFFF
-# Start values of the checksum, one for each kind of text.
 _SESSION, _BEGINNING, _CALL, _RESPONSE = 0x9E3779B9, 0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4
 # The part of the conversation start's digest that is the first prompt's digest.
 _PROMPT = slice(16)

@@ -23,7 +23,6 @@ class HintRule(Struct, frozen=True, kw_only=True):
     # The member of `ExchangeFacts`. "turn" is Codex's metadata, which fills several.
     fact: str
     source: str
-    # Certainty from 0 to 100.
     sure: int = 100
 
 

@@ -51,7 +51,6 @@ class ClientSide(Protocol):
         ...
 
 
-# Tools whose calls the client runs.
 _CLIENT_TOOLS = (FunctionTool, TextTool)
 
 

@@ -9,7 +9,6 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import StreamDecoder
 
-# Maximum size of a provider's error on the relay.
 _MAX_FAILURE_BYTES = 256 * 1024
 _ENDS = (Failed, Ended)
 

@@ -89,7 +89,6 @@ class Source:
         # A full response to a streamed request (S12): the data so far, and its decoder.
         self._decode_full = decode_full
         self._full_body: bytearray | None = None
-        # Whether the data started as a stream.
         self._streams = False
         self.limit = limit
         self._reader = SseReader(limit=limit)
@@ -101,24 +100,20 @@ class Source:
         self.new_pauses: Callable[[], PauseStage] | None = None
         self.over = False
         self.is_past_opening = self.answered = False
-        # Whether content arrived since the last check.
         self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
         # The usage before any content, and whether the usage of a failure is complete.
         self.opening_usage: Usage | None = None
         self.counted = False
-        # Name and stop reason of the response, once known.
         self.started: Started | None = None
         self.stop: Stop | None = None
         # Approximate bytes of content so far, because an encoder may repeat all of it at an end.
         self.content = 0
-        # The number of calls, and the ID of the first.
         self.calls = 0
         self.first_call = ""
 
     def renew(self) -> None:
-        """Expect another stream of the same response."""
         if self.pauses is not None:
             self.pauses.resumed()
         self._reader = SseReader(limit=self.limit)
@@ -250,7 +245,6 @@ class Source:
 
     @property
     def cut_short(self) -> bool:
-        """Whether a stop sequence ended the response."""
         return self._stops is not None and self._stops.matched
 
     def fail(self, failure: Failure) -> list[Event]:

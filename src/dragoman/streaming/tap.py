@@ -27,8 +27,6 @@ class Tap(Struct, frozen=True, kw_only=True):
 
 
 class Watched:
-    """A client side with a tap."""
-
     def __init__(self, client_side: ClientSide, tap: Tap, limit: int) -> None:
         self._client_side = client_side
         self._events = tap.events
@@ -97,7 +95,6 @@ class Frames:
         self._held = bytearray()
 
     def take(self, chunk: bytes) -> None:
-        """Forward the frames that are complete now."""
         held = self._held
         if not chunk:
             return

@@ -94,7 +94,6 @@ class StreamPipeline:
         # A relay has no losses, even if it does not understand the content.
         read = Ledger() if relayed else self._ledger
         self._outer = outer
-        # A relayed response stays unchanged in any form.
         whole = None if relayed else partial(_decode_full, outer, context, read)
         self._source = Source(
             lambda: outer.stream_decoder(context, reading, read), context.stops, limit, whole, cleaned
@@ -126,13 +125,11 @@ class StreamPipeline:
             watched = self._client_side = Watched(self._client_side, tap, limit)
             self._plain_end = watched.skimmed(self._plain_end)
         if self._plain_end is not None:
-            # Content frames are not read at all.
             self._source.decoder.text_frames.lessons = 0
         self._heartbeat = b"" if collect else inner.heartbeat
         # The partial frame of a relay.
         self._rest = bytearray()
         self._closed = False
-        # The prepared result of `close`.
         self._ahead: bytes | None = None
         self._altered = altered
 
@@ -219,7 +216,6 @@ class StreamPipeline:
         size = self.held + len(chunk) + self.gathered
         if self._plain_end is None or not self._source.is_past_opening:
             return size
-        # Relayed content frames are forwarded unread.
         return size - self._outer.plain_end(bytes(self._rest) + chunk, 0)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
@@ -305,7 +301,6 @@ class StreamPipeline:
 
     @property
     def is_closed_ahead(self) -> bool:
-        """Whether `close_ahead` was called."""
         return self._ahead is not None
 
     def fail(self, failure: Failure) -> bytes:
@@ -323,7 +318,6 @@ class StreamPipeline:
 
     @property
     def answered(self) -> bool:
-        """Whether any part of a response arrived."""
         return self._source.answered
 
     @property
@@ -346,7 +340,6 @@ class StreamPipeline:
 
     @property
     def failure(self) -> Failure | None:
-        """The failure of the stream, if any."""
         return self._source.failure or self._client_side.failure
 
     @property
@@ -355,12 +348,10 @@ class StreamPipeline:
 
     @property
     def started(self) -> Started | None:
-        """ID and model of the response, once it has started."""
         return self._source.started
 
     @property
     def stop(self) -> Stop | None:
-        """The stop reason, once the provider has reported it."""
         return self._source.stop
 
     @property
@@ -373,7 +364,6 @@ class StreamPipeline:
 
     @property
     def first_call(self) -> str:
-        """The ID of the first call, or ""."""
         return self._source.first_call
 
     @property

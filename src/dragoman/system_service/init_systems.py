@@ -105,7 +105,6 @@ def run_commands(manager: Manager, commands: tuple[CommandWords, ...], environ: 
 
 
 def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
-    """Return status, output, and the last error line."""
     try:
         done = subprocess.run(
             [manager.program, *words],

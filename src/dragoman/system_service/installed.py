@@ -28,12 +28,10 @@ class Installed(Struct, frozen=True, kw_only=True):
     env_file: str
 
     def variables(self) -> dict[str, str]:
-        """The environment variables of the service's own file."""
         return read_env_file(Path(self.env_file)) if self.env_file else {}
 
 
 def find_installed(environ: Mapping[str, str]) -> Installed | None:
-    """Find the service of this user, or None."""
     try:
         manager = find_manager(environ)
     except DragomanError:

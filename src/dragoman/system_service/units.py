@@ -114,5 +114,4 @@ def _unit_command(text: str) -> Iterator[str]:
 
 
 def option_of(words: tuple[str, ...], name: str) -> str:
-    """Return the value of an option in a command, or ""."""
     return next((words[at + 1] for at, word in enumerate(words[:-1]) if word == name), "")

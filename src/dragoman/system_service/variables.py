@@ -21,7 +21,6 @@ SHORT_LIVED = "AWS_SESSION_TOKEN"
 
 
 def named_variables(file: ConfigFile | None) -> tuple[str, ...]:
-    """The variables that a configuration names, in its order."""
     if file is None:
         return ()
     values, _ = parse(str(file), file.read())
@@ -31,7 +30,6 @@ def named_variables(file: ConfigFile | None) -> tuple[str, ...]:
 def variables_for(
     named: tuple[str, ...], environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> dict[str, str]:
-    """The environment variables that are set and that a service needs."""
     keys = (name for listing in catalogue.values() for name in chain(listing.env, *listing.option_env.values()))
     proxies = (name for proxy in _PROXIES for name in (proxy, proxy.lower()))
     clouds = (name for name in sorted(environ) if name.startswith(_CLOUDS))

@@ -24,7 +24,6 @@ _BATCH = 128
 _MAX_SEND_SECONDS = 5.0
 # Seconds to wait for more exchanges before a small batch is sent.
 _GATHER = 1.0
-# Interval of log messages about a problem.
 _LOG_INTERVAL = 3600.0
 _PATH = "/v1/traces"
 
@@ -59,9 +58,7 @@ def is_installed() -> bool:
 class Sender(Protocol):
     def send(self, spans: Sequence[TraceSpan]) -> bool: ...
 
-    def stop(self) -> None:
-        """Abort running exports."""
-        ...
+    def stop(self) -> None: ...
 
 
 class TelemetryExporter:

@@ -11,7 +11,6 @@ from dragoman.records.journal_entry import CONVERSATION, COUNT
 OPERATIONS = {CONVERSATION: "chat", COUNT: "count_tokens"}
 OPERATION_PATHS = {"/embeddings": "embeddings", "/completions": "text_completion"}
 
-# Names of providers and transports in the conventions. Others keep their names.
 PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -51,7 +50,6 @@ SERVICE_NAME = "service.name"
 # exchange, so that sums count each exchange once.
 CANDIDATES = "dragoman.candidates"
 CANDIDATES_MORE = "dragoman.candidates_more"
-# Followed by the name of a tag of the key.
 TAG = "dragoman.tag."
 CALLS = "dragoman.calls"
 LOSSES = "dragoman.losses"

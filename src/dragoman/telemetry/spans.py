@@ -228,7 +228,6 @@ def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
 
 
 def _of_fields(record: JournalEntry | CallEntry, fields: Sequence[RecordField]) -> Iterator[tuple[str, Value]]:
-    """The non-empty members that have an attribute."""
     for field in fields:
         if field.attribute and (value := getattr(record, field.name)):
             yield field.attribute, _cut(value) if isinstance(value, str) else value

@@ -71,7 +71,6 @@ class Estimator:
         self._costs = _Costs(table, self.score).__getitem__
         self._around = _Triples(table).__getitem__
         self._firsts = _Firsts(table)
-        # Splits a text into its pieces.
         self.pieces: Callable[[str], list[str]] = _pattern(table).findall
 
     def count(self, texts: Iterable[str]) -> int:
@@ -82,7 +81,6 @@ class Estimator:
         return ceil(parts * self._table.lift / self._table.unit)
 
     def score(self, piece: str) -> int:
-        """The fractions of a token in a piece that is not in the table."""
         length = len(piece)
         parts = self._firsts[piece[0]] + sum(map(self._around, [piece[at : at + 3] for at in range(length - 1)]))
         if length > _LONG and piece.isascii() and piece[-1].isalpha():

@@ -51,14 +51,12 @@ class Family(Struct, frozen=True, kw_only=True):
 _CLAUDE = Family(factor=1.2, tools=Tools.JSON, tools_preface=346, picture=Area(edge=1568, max_tokens=1600))
 # Since Opus 4.7 the tokenizer yields up to a third more tokens, and pictures keep more of their pixels.
 _NEWER_CLAUDE = Family(factor=1.5, tools=Tools.JSON, tools_preface=346, picture=Area(edge=2576, max_tokens=4784))
-# An unpublished vocabulary, usually smaller than OpenAI's newest.
 _OTHERS = Family(factor=1.1, tools=Tools.JSON)
 _OLDER = Family(vocabulary=Vocabulary.CL100K)
 _GPT5 = Family(picture=Tiles(base=70, tile=140))
 _GPT5_NEWER = Family(picture=Patches(max_patches=2500))
 _REASONING = Family(picture=Tiles(base=75, tile=150))
 
-# The longest matching prefix counts.
 _FAMILIES: dict[str, Family] = {
     "claude-": _NEWER_CLAUDE,
     **{f"claude-{name}-{version}": _CLAUDE for name in ("opus", "sonnet", "haiku") for version in ("4", "4-", "3")},

@@ -101,7 +101,6 @@ _BYTES_PER_PAGE = 45_000
 # Bytes to search at once, and the overlap for a match that crosses a boundary.
 _SEARCHED = 256 * 1024
 _OVERLAP = 64
-# Tokens of a densely printed page.
 PAGE_TEXT = 1500
 # The pixels of a page at the resolution that providers render.
 PAGE_SIZE = (1240, 1754)

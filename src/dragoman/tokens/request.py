@@ -105,7 +105,6 @@ class _Reading:
         self._waiting: list[JsonValue] = []
 
     def read(self, value: JsonValue) -> None:
-        """Read a value with everything inside, without recursion."""
         self._waiting.append(value)
         while self._waiting:
             item = self._waiting.pop()
@@ -262,7 +261,6 @@ _READERS: Mapping[str, Callable[[_Reading, JsonObject], None]] = {
 
 
 def count_response(events: Iterable[Event], model: str) -> CountedTokens:
-    """Count the tokens of a response for a model."""
     texts: dict[int, list[str]] = {}
     calls = 0
     for event in events:

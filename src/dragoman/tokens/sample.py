@@ -14,8 +14,6 @@ COUNTED = 1024 * 1024
 
 
 class Sample(Struct, frozen=True):
-    """Pieces of texts, and the ratio of the texts' length to theirs."""
-
     pieces: list[str]
     scale: float
 
@@ -51,7 +49,6 @@ def _picked(texts: list[str], distance: int) -> Iterator[str]:
         while piece < ends:
             yield text[max(piece - begins, 0) : piece + PIECE - begins]
             if piece + PIECE > ends:
-                # The rest of the piece is in the next text.
                 break
             piece += distance
         begins = ends

@@ -33,19 +33,14 @@ class TokenTable(Struct, frozen=True, kw_only=True):
     pieces: Mapping[str, int]
     # A character between two others. At the end of a piece, a character after another.
     triples: Mapping[str, int]
-    # A character after another, whatever follows.
     pairs: Mapping[str, int]
     characters: Mapping[str, int]
-    # By the upper bits of the code point.
     blocks: Mapping[int, int]
-    # The same for the first character of a piece.
     firsts: Mapping[str, int]
     first_blocks: Mapping[int, int]
 
 
 class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file format: the keys of each value."""
-
     unit: int
     lift: float
     classes: Classes

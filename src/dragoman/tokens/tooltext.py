@@ -27,7 +27,6 @@ def tool_text(tool: JsonValue, style: Tools, depth: int = 0) -> tuple[str, int]:
     declared: JsonObject = nested if isinstance(nested, dict) else tool
     members = declared.get("tools")
     if isinstance(members, list):
-        # A namespace with its members.
         inner = [tool_text(member, style, depth + 1) for member in members]
         head = {name: value for name, value in declared.items() if name != "tools"}
         return json_text(_visible_members(head)) + "\n".join(text for text, _ in inner), sum(

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Raw, Struct
 
 _ELEMENTS = msgspec.json.Decoder(list[Raw])
-# White space before an element, with or without a comma.
 _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
 # The end of an element. It may be missing after a number: `1` is a prefix of `12`, but not its element.
 _separator = re.compile(rb"[ \t\n\r]*+([,\]])").match

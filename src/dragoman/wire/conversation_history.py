@@ -92,7 +92,6 @@ class ConversationHistory:
         self.spawned: tuple[CallOrResult, ...] = ()
         self.result_count = 0
         self.results: tuple[tuple[str, str], ...] = ()
-        # All calls that started agents, and the heads of their results, by call ID.
         self.begun: dict[str, CallOrResult] = {}
         self.outputs: dict[str, str] = {}
         # The hasher of the digested texts. Digests of the first user text, the start of the instructions, the start of

@@ -38,7 +38,6 @@ def ambiguous(
         for name in members:
             if name not in _PLAIN and _is_other(name, names, others):
                 return name
-    # Most bodies have no white space, or the same white space everywhere.
     if len(body) < _SHORT:
         if _encode(members) == body:
             return None

@@ -44,7 +44,6 @@ class Fields(Struct, eq=False):
         return WireError(render_path(path), expected, actual)
 
     def optional_text(self, key: str) -> str | None:
-        """Return a string, or None if it is absent or null."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -76,7 +75,6 @@ class Fields(Struct, eq=False):
         return self.name("type") if "type" in self.value else None
 
     def optional_cap(self, key: str, least: int = 1) -> int | None:
-        """Return an integer of at least `least`, or None."""
         given = self.value.get(key)
         if type(given) is int and given >= least:
             self._read.append(key)
@@ -103,7 +101,6 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "boolean", value)
 
     def optional_integer(self, key: str) -> int | None:
-        """Return an integer or None. `4.0` counts as an integer."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -126,7 +123,6 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "number", value)
 
     def optional_object(self, key: str) -> JsonObject | None:
-        """Return an object unchanged, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -136,7 +132,6 @@ class Fields(Struct, eq=False):
         raise self.fail(key, "object", value)
 
     def object(self, key: str) -> JsonObject:
-        """Return a required object unchanged."""
         value = self.value.get(key)
         if type(value) is dict:
             self._read.append(key)
@@ -144,7 +139,6 @@ class Fields(Struct, eq=False):
         raise self._missing(key, "object", value)
 
     def optional_list(self, key: str) -> JsonList | None:
-        """Return an array unchanged, or None."""
         value = self.value.get(key)
         if value is None:
             return None
@@ -198,7 +192,6 @@ class Fields(Struct, eq=False):
         return value
 
     def skip(self, *keys: str) -> None:
-        """Mark members as read."""
         self._read.extend(keys)
 
     def rest(self, origin: str) -> Extras | None:

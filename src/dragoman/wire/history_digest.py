@@ -105,7 +105,6 @@ def is_crowded(body: bytes) -> bool:
 
 
 def without_reminders(text: str) -> str:
-    """Remove the client's reminders from user text."""
     if REMINDER not in text:
         return text
     pieces, end, at = [], 0, text.find(REMINDER)

@@ -39,7 +39,6 @@ def decode(text: bytes | str) -> JsonValue:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
 
 
-# Clearer texts for messages of the JSON reader.
 _ERROR_TEXTS = {
     "invalid character": "a character that cannot stand there",
     "object keys must be strings": "expected a name in double quotes",
@@ -65,7 +64,6 @@ def _broken(text: bytes | str, message: str) -> str:
 
 
 def _line_and_column(before: bytes) -> str:
-    """The line and column after these bytes, counted from 1."""
     lines = before.count(b"\n") + 1
     line = before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")
     return f"line {lines}, column {len(line) + 1}"
@@ -161,12 +159,10 @@ def mark_surrogates(text: str) -> str | None:
 
 
 def unmark_surrogates(text: str) -> str:
-    """Restore the lone surrogates of a marked string."""
     return _MARKED.sub(lambda mark: chr(int(mark[1], 16)), text) if _MARK in text else text
 
 
 def to_bytes(body: bytes | str | Mapping[str, object]) -> bytes:
-    """Return a document as the bytes to send."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
@@ -198,7 +194,6 @@ def encode_text(value: JsonValue) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value, for error messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -21,7 +21,6 @@ _ARRAY: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
 _WHITE = b" \t\n\r"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _skip_string = re.compile(_STRING, re.DOTALL).match
-# White space before a value, with or without a comma.
 _skip_white = re.compile(rb"[ \t\n\r]*+").match
 _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
 # A member up to its value: the name without quotes, and the value too if it is short and plain, as most are.
@@ -61,7 +60,6 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 
 def value_end(body: bytes, start: int) -> int:
-    """Return the end of the value that begins at `start`."""
     first = body[start]
     if first == _QUOTE:
         return _string_end(body, start)
@@ -174,7 +172,6 @@ def replaced(body: bytes, edits: Iterable[tuple[JsonSpan, bytes]]) -> bytes:
 
 
 def replace_value(body: bytes, span: JsonSpan, value: bytes) -> bytes:
-    """Replace one span."""
     return body[: span.start] + value + body[span.end :]
 
 
@@ -262,7 +259,6 @@ _first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]
 
 
 def replace_text(body: bytes, key: str, text: str) -> bytes:
-    """Replace the value of the top-level string member `key`."""
     match = _first(body)
     if match is not None and match[1] == key.encode() and not _is_again(body, match):
         return body[: match.start(2)] + encode(text) + body[match.end(2) :]

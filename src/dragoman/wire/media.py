@@ -82,7 +82,6 @@ def sniff_image(data: str) -> str | None:
 
 
 def decode_text(data: str) -> str | None:
-    """Return the UTF-8 text in a base64 payload, or None."""
     try:
         return binascii.a2b_base64(_without_whitespace(data), strict_mode=True).decode("utf-8")
     except ValueError:

@@ -111,7 +111,6 @@ def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
 
 
 def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the value of a part is unencoded."""
     for key, value in head:
         if key == b"content-transfer-encoding" and value.lower() not in _PLAIN_CODINGS:
             return False

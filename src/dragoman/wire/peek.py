@@ -19,7 +19,6 @@ _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _MAX_DIGITS = 18
 # The last bytes of media, which identify it together with its length.
 _TAIL = 512
-# Exceptions of a decoder for unreadable input.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _RAWS = msgspec.json.Decoder(list[Raw])
 
@@ -65,7 +64,6 @@ def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
 
 
 def number(raw: Raw) -> int | None:
-    """A member that is an integer, or None."""
     text = bytes(memoryview(raw)[: _MAX_DIGITS + 1])
     return int(text) if len(text) <= _MAX_DIGITS and text.isdigit() else None
 

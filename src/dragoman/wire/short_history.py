@@ -61,7 +61,6 @@ def read_short(
     starts: list[int] = []
     calls: list[CallOrResult] = []
     results: list[CallOrResult] = []
-    # All calls that started agents, and their results, by ID.
     begun: dict[str, CallOrResult] = {}
     outputs: dict[str, Raw | str] = {}
     spawning, insertions = query.spawning, query.insertions
@@ -130,7 +129,6 @@ def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: 
     prompt = digest_with(hashers["prompt"], first.strip())
     opening = prompt[:DIGEST_SIZE] + digest_head(query.key, instructions[:HEAD])[:DIGEST_SIZE]
     if opened or len(history[0]) != len(first) + 1:
-        # The conversation begins with more than one user text.
         opening = digest_with(hashers["history"], RECORD.join((opening, *history[: opened + 1])))
     # A request without tools is not an agent's.
     first_prompt, head, before, call = prompt if has_tools else "", opening, NO_NAMES, ""

@@ -137,7 +137,6 @@ class SseReader:
         return chunk
 
     def _hold(self, chunk: bytes) -> None:
-        """Buffer an unfinished event."""
         held = self.pending
         # Blank lines before an event are not part of it and must not count against its limit.
         held += chunk if held else chunk.lstrip(b"\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 _SLICE = 256 * 1024
 _CUT = 64 * 1024
 
-# The bytes before a value, and before a member's value.
 VALUES = b",[{"
 MEMBERS = b":"
 

@@ -86,7 +86,6 @@ def _pieces(response: Response, request: Request, mint: Mint, pace: float, endin
 
 _JSON, _STREAM = b"application/json", b"text/event-stream; charset=utf-8"
 _REQUEST_ID = {MESSAGES: "request-id", CHAT: "x-request-id", RESPONSES: "x-request-id"}
-# In the common form: OpenAI's names, resets in seconds.
 _LIMITS = {
     "x-ratelimit-limit-requests": "1000",
     "x-ratelimit-remaining-requests": "999",
@@ -102,7 +101,6 @@ NOWHERE = Failure(
     kind=FailureKind.NOT_FOUND, status=404, message="There is nothing under this path.", native="invalid_request_error"
 )
 
-# The result of a handler: a body, a response in progress, or a failure.
 Outcome: TypeAlias = JsonObject | Delivery | Failure
 
 
@@ -136,7 +134,6 @@ def _headers(form: bytes, protocol: str, request_id: str, mint: Mint) -> HeaderL
 
 
 def not_allowed(method: str) -> Failure:
-    """The response to an unsupported method."""
     return Failure(kind=FailureKind.OTHER, status=405, message=f"Not allowed here: {method[:20]}.")
 
 

@@ -18,7 +18,6 @@ _MAX_DIMENSIONS = 4096
 
 
 def embed(body: JsonObject) -> JsonObject:
-    """Return the response to a request for embeddings."""
     fields = Fields(body)
     size = fields.optional_integer("dimensions") or _DIMENSIONS
     if not 1 <= size <= _MAX_DIMENSIONS:

@@ -60,7 +60,6 @@ def read_last_turn(request: Request, thoughts: int = 0) -> LastTurn:
 
 
 def orphan(request: Request) -> str | None:
-    """The ID of a result without an earlier call, or None."""
     called: set[str] = set()
     for message in request.messages:
         for part in message.parts:
@@ -72,7 +71,6 @@ def orphan(request: Request) -> str | None:
 
 
 def _last_turn(messages: tuple[Message, ...]) -> list[Message]:
-    """The user content since the last assistant message."""
     turn: list[Message] = []
     for message in reversed(messages):
         if message.role is Role.ASSISTANT:
@@ -97,7 +95,6 @@ def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:
 
 
 def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
-    """The tools that may be called, preferred ones first."""
     choice = request.tool_choice
     if choice is None or choice.mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
         return offered(request)

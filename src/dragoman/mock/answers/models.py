@@ -24,7 +24,6 @@ from dragoman.wire.json import encode_text
 # Calls have no IDs, and thinking has no signature: both depend on the protocol.
 ModelOutput: TypeAlias = tuple[Part, ...] | Failure
 
-# Maximum length of a response in tokens.
 MAX_OUTPUT_TOKENS = 16_384
 
 
@@ -74,12 +73,10 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def call_one(turn: LastTurn) -> ModelOutput:
-    """Call the first tool, or return the output of the last call."""
     return _calls(turn, 1)
 
 
 def call_two(turn: LastTurn) -> ModelOutput:
-    """Call the first two tools at once, or return their outputs."""
     return _calls(turn, 2 if turn.parallel else 1)
 
 
@@ -95,7 +92,6 @@ def _call(tool: FunctionTool | TextTool, turn: LastTurn) -> ToolCall:
 
 
 def call_of(tool: FunctionTool | TextTool, arguments: str) -> ToolCall:
-    """A call with JSON for a function, otherwise with text."""
     return ToolCall(
         call_id="",
         name=tool.name,
@@ -110,7 +106,6 @@ _MAX_SAMPLE_LENGTH = 200
 
 
 def _sample_text(turn: LastTurn) -> str:
-    """The text of a sample's strings."""
     return turn.text[:_MAX_SAMPLE_LENGTH] or "echo"
 
 
@@ -176,7 +171,6 @@ def fail(turn: LastTurn) -> ModelOutput:
 
 
 def failure_of(status: int, message: str) -> Failure:
-    """The error of a service."""
     return Failure(kind=_KINDS.get(status, FailureKind.OTHER), status=status, message=message)
 
 
@@ -197,7 +191,6 @@ ECHO_MODELS: dict[str, EchoModel] = {
 
 
 def echo_models() -> tuple[str, ...]:
-    """The names of the models, after the slash of `provider/model`."""
     return tuple(ECHO_MODELS)
 
 
@@ -206,7 +199,6 @@ CREATED, _CREATED_AT = 1_767_225_600, "2026-01-01T00:00:00Z"
 
 
 def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
-    """The model list, with descriptions if the protocol has them."""
     data: JsonList = [one_listed(name, words, protocol) for name, words in models.items()]
     if protocol != MESSAGES:
         return {"object": "list", "data": data}

@@ -33,7 +33,6 @@ _CALL_PREFIXES = {"anthropic-messages": "toolu_", "openai-chat": "call_", "opena
 
 
 def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Response:
-    """The response to a request, in the request's own protocol."""
     cap = 0 if request.prewarm else min(request.max_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
     truncated = cut(output, request.stop, cap)
     parts = tuple(_finished(part, request, mint) for part in truncated.parts)
@@ -57,7 +56,6 @@ def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Re
 
 
 def _finished(part: Part, request: Request, mint: Mint) -> Part:
-    """A part with its ID and its signature."""
     if isinstance(part, Thinking):
         return sealed(part, request.origin, "rs_" + mint.token(24))
     if isinstance(part, ToolCall):
@@ -89,7 +87,6 @@ def translation_context(request: Request) -> TranslationContext:
 
 
 def events_of(response: Response) -> Iterator[Event]:
-    """The response as a stream, token by token."""
     for event in unfold(response):
         if isinstance(event, PartGrew) and isinstance(event.delta, TextDelta | ArgumentsDelta):
             grown = type(event.delta)
@@ -100,8 +97,6 @@ def events_of(response: Response) -> Iterator[Event]:
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """A truncated response, and its stop reason."""
-
     parts: tuple[Part, ...]
     reason: StopReason
     sequence: str | None = None
@@ -135,7 +130,6 @@ def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
 
 
 def _reason(parts: tuple[Part, ...]) -> StopReason:
-    """The stop reason of a response that was not truncated."""
     if any(isinstance(part, Refusal) for part in parts):
         return StopReason.REFUSAL
     return StopReason.TOOL_CALL if any(isinstance(part, ToolCall) for part in parts) else StopReason.END

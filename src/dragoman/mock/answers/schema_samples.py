@@ -43,8 +43,6 @@ def sample_object(schema: JsonObject | None, text: str) -> JsonObject:
 
 
 class _Sampler:
-    """Generates one sample, and counts its steps."""
-
     def __init__(self, root: JsonObject, text: str) -> None:
         self._root = root
         self._text = text

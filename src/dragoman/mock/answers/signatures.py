@@ -43,7 +43,6 @@ def encrypted(text: str) -> str:
 
 
 def opened(token: str) -> str | None:
-    """Decode `encrypted` content; None for anything else."""
     if not token.startswith(_ENCRYPTED):
         return None
     try:

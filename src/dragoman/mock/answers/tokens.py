@@ -26,7 +26,6 @@ from dragoman.wire.json import encode_text
 # Long words are cut, so that languages without spaces stream as well.
 _TOKEN = re.compile(r"\s*\S{1,12}|\s+")
 
-# Tokens of an image, an audio clip or a file of any size.
 MEDIA_TOKENS = 85
 _MESSAGE_TOKENS = 3
 
@@ -35,7 +34,6 @@ _CHARACTERS = 5
 
 
 def tokens(text: str) -> Iterator[str]:
-    """The pieces in which a text is streamed."""
     return (match[0] for match in _TOKEN.finditer(text))
 
 

@@ -46,7 +46,6 @@ def conversation_object(name: str, method: str, body: JsonObject, memory: MockSt
 
 
 def items(name: str, method: str, query: str, body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject | Failure:
-    """List the items of a conversation, or add items."""
     conversation = memory.conversation(name)
     if conversation is None:
         return missing("Conversation", name, 404)
@@ -73,7 +72,6 @@ def item(name: str, method: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def remember(given: JsonValue, new: list[JsonObject], response: JsonObject, memory: MockStore, mint: Mint) -> None:
-    """Add items to the conversation that a request names."""
     conversation = memory.conversation(name_of(given))
     if conversation is not None:
         conversation.items.extend([*(named(one, mint) for one in new), *objects(response.get("output"))])

@@ -35,8 +35,6 @@ class MockResponse(Struct, kw_only=True):
 
 
 class MockConversation(Struct, kw_only=True):
-    """Items under an ID."""
-
     id: str
     created: int
     items: list[JsonObject]
@@ -51,7 +49,6 @@ class MockStore:
         self._conversations: dict[str, MockConversation] = {}
         self._items: dict[str, JsonObject] = {}
         self._size = 0
-        # Issued content of each protocol.
         self.issued: dict[str, Issued] = {}
 
     def once(self, key: str) -> bool:
@@ -66,7 +63,6 @@ class MockStore:
         return self.issued.setdefault(protocol, Issued())
 
     def thread(self, name: str) -> Thread | None:
-        """The conversation under the ID of its last response."""
         return self._threads.get(name)
 
     def hold(self, name: str, thread: Thread) -> None:
@@ -90,7 +86,6 @@ class MockStore:
         return self._stored.get(name)
 
     def item(self, name: str) -> JsonObject | None:
-        """An item of a stored response, of its input or its output."""
         return self._items.get(name)
 
     def store(self, name: str, stored: MockResponse) -> None:
@@ -122,7 +117,6 @@ _PREFIXES = {**ID_PREFIXES, "custom_tool_call_output": "ctco_"}
 
 
 def named(item: JsonObject, mint: Mint) -> JsonObject:
-    """An item with an ID of its own."""
     if "id" in item:
         return item
     return {"id": _PREFIXES.get(str(item.get("type", "message")), "fc_") + mint.token(24), **item}
@@ -148,7 +142,6 @@ def page(items: list[JsonObject], query: str) -> JsonObject:
 
 
 def missing(what: str, name: str, status: int, param: str | None = None, code: str | None = None) -> Failure:
-    """The error for an unknown ID."""
     return Failure(
         kind=_KINDS[status],
         status=status,

@@ -42,7 +42,6 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
 
 
 def input_items(given: JsonValue) -> JsonList:
-    """An input as items. A string is one user message."""
     if not isinstance(given, str):
         return listed(given)
     return [{"type": "message", "role": "user", "content": _parts(given)}] if given else []
@@ -79,7 +78,6 @@ def deleted(name: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def cancelled(name: str, memory: MockStore) -> JsonObject | Failure:
-    """Cancel a background response."""
     stored = memory.stored(name)
     if stored is None:
         return missing("Response", name, 404)
@@ -94,7 +92,6 @@ def cancelled(name: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def inputs(name: str, query: str, memory: MockStore) -> JsonObject | Failure:
-    """A page of the input of a stored response."""
     stored = memory.stored(name)
     if stored is None:
         return missing("Response", name, 404)
@@ -108,7 +105,6 @@ def is_compaction_requested(full_request: JsonObject) -> bool:
 
 
 def compaction(question: Request, mint: Mint) -> JsonObject:
-    """The compaction item of a conversation, with its number of turns."""
     return {
         "id": "cmp_" + mint.token(24),
         "type": "compaction",

@@ -19,7 +19,6 @@ _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 _INNER = ("items", "additionalProperties", "not")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _TABLES = ("properties", "$defs", "definitions")
-# Deeper schemas are not checked.
 _DEEPEST = 100
 _MAX_ISSUED = 20_000
 
@@ -36,11 +35,9 @@ class Issued:
         self.items: dict[str, JsonObject] = {}
         self.followers: dict[str, str] = {}
         self.leaders: dict[str, str] = {}
-        # Chat: issued reasoning.
         self.reasoning: dict[str, None] = {}
 
     def record_message(self, message: JsonObject) -> None:
-        """Store the blocks of a Messages response with a signature."""
         blocks = objects(message.get("content"))
         for block in blocks:
             if block.get("type") == "thinking":
@@ -76,7 +73,6 @@ def words(text: str) -> frozenset[str]:
 
 
 def among(value: JsonValue, names: Collection[str]) -> bool:
-    """Whether a value of any type is one of some names."""
     return isinstance(value, str) and value in names
 
 
@@ -93,7 +89,6 @@ def repeated(ids: Iterable[JsonValue]) -> list[str]:
 
 
 def name_faults(tools: list[JsonObject]) -> Iterator[str]:
-    """Errors in the names of declared tools."""
     for name in repeated(tool.get("name") for tool in tools):
         yield f"tools: the name {name!r} is not unique"
     for tool in tools:

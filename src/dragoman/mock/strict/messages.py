@@ -46,7 +46,6 @@ _is_call_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 _UNSUPPORTED = frozenset({"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "exclusiveMinimum"})
 _MAX_CACHE_BREAKPOINTS = 4
 _MAX_USER_ID_LENGTH = 256
-# The members of each type of block, besides `type`.
 _BLOCKS: Members = {
     kind: words(members)
     for kind, members in {
@@ -141,7 +140,6 @@ def _role_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
 
 
 def _trailing_text(message: JsonObject) -> str:
-    """The text at the end of a message."""
     content = message.get("content")
     last = objects(content)[-1:]
     return content if isinstance(content, str) else str(last[0].get("text", "")) if last else ""

@@ -35,7 +35,6 @@ _INCLUDE = words(
     "web_search_call.action.sources web_search_call.results file_search_call.results code_interpreter_call.outputs "
     "computer_call_output.output.image_url"
 )
-# Items and their required members.
 _ITEMS: Mapping[str, tuple[str, ...]] = {
     "message": ("role", "content"),
     "reasoning": ("summary",),
@@ -69,7 +68,6 @@ _ITEMS: Mapping[str, tuple[str, ...]] = {
     "compaction_trigger": (),
     "item_reference": ("id",),
 }
-# Calls that the client runs, and their outputs.
 _CALL_OUTPUTS = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",

@@ -31,7 +31,6 @@ _FOREIGN = ThinkingRules(thinking=("enabled", "disabled"), efforts=(), sampling=
 _ANYTHING = ThinkingRules(
     thinking=("adaptive", "enabled", "disabled", "between_tools"), sampling=True, late_system=True, prefill=True
 )
-# The first match counts.
 MODELS: tuple[tuple[str, ThinkingRules], ...] = (
     ("mock-*", _ANYTHING),
     ("*claude*fable-5[-.]1*", ThinkingRules(thinking=("adaptive",), forced=False, late_system=True)),
@@ -137,7 +136,6 @@ def _config_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
 
 
 def _turn_faults(turn: Merged, issued: Issued) -> Iterator[str]:
-    """A turn with a signature must return unchanged, block for block."""
     thoughts = [block for block in turn.blocks if block.get("type") == "thinking"]
     for name in repeated(block.get("signature") for block in thoughts):
         yield f"messages.{turn.at}: signature {name!r} is not unique"
@@ -170,7 +168,6 @@ def _holds(blocks: list[JsonObject], issued_blocks: list[JsonObject]) -> bool:
 def _same(block: JsonObject, issued_block: JsonObject) -> bool:
     kind = str(issued_block.get("type"))
     if kind == "thinking" and issued_block.get("thinking") == "":
-        # Hidden text is not compared.
         return block.get("type") == kind and block.get("signature") == issued_block.get("signature")
     return _core(block) == _core(issued_block)
 

@@ -14,7 +14,6 @@ def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomD
 
 
 def price(candidate: Candidate) -> tuple[bool, int]:
-    """The sort key by price, unknown prices last."""
     cost = candidate.cost
     return (True, 0) if cost is None else (False, cost)
 

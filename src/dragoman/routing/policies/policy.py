@@ -25,7 +25,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
     # Whether the first healthy target is the one with the shortest expected time.
     soonest: bool = False
-    # The metadata of targets that it needs.
     prices: bool = False
     speed: bool = False
     losses: bool = False
