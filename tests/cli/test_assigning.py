@@ -65,9 +65,7 @@ def test_the_newest_are_assigned_and_the_others_counted(place: Path, monkeypatch
     monkeypatch.setattr(deferred_assignment, "SHOWN_ROWS", 4)
     status, out, complaints = records_piped(["sessions", "--since", "8h", "--json", *CONFIG], place)
     assert status == 0
-    assert complaints.startswith(
-        "dragoman: 4 exchanges of these left to assign to sessions: the next call assigns more"
-    )
+    assert complaints.startswith("dragoman: 4 exchanges not assigned to sessions yet: the next command assigns more")
     # Those that their clients name are listed.
     assert len(json.loads(out)["sessions"]) == 6
     status, out, complaints = records_piped(["sessions", "--since", "8h", "--json", *CONFIG], place)

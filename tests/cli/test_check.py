@@ -99,7 +99,7 @@ def test_the_summary_fits_a_terminal(columns: int, tmp_path: Path) -> None:
 def test_keys_that_are_all_revoked_let_nobody_in(capfd: pytest.CaptureFixture[str]) -> None:
     put("[keys]\n")
     assert main(["check"]) == 0
-    assert "keys\tnone, but [keys] exists: every request is refused" in capfd.readouterr().out
+    assert "keys\tnone, but [keys] exists: every request is rejected" in capfd.readouterr().out
 
 
 def test_no_file_is_no_problem(capfd: pytest.CaptureFixture[str]) -> None:
@@ -259,7 +259,7 @@ def test_a_key_of_the_file_that_the_database_has_too_is_an_error(capfd: pytest.C
             )
     assert main(["check"]) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert line.startswith("dragoman: dragoman.toml: keys.laptop: the database has a key of the same name")
+    assert line.startswith("dragoman: dragoman.toml: keys.laptop: the database has a key with the same name")
     assert line.endswith("revoke the other: dragoman key revoke laptop)")
     with opened("state.db") as tables:
         tables.identity_changes.revoke("laptop", maker=LOCAL_MAKER)
@@ -276,10 +276,10 @@ def test_keys_of_the_database_are_counted(capfd: pytest.CaptureFixture[str]) -> 
         return line.removeprefix("keys\t")
 
     put('[storage]\npath = "state.db"\n')
-    assert keys() == "none: every client that reaches it may use it"
+    assert keys() == "none: every client that reaches the gateway may use it"
     assert not Path("state.db").exists()
     with opened("state.db") as tables:
-        assert keys() == "none: every client that reaches it may use it"
+        assert keys() == "none: every client that reaches the gateway may use it"
         for name in ("one", "two"):
             tables.identity_changes.create(
                 name, KeyMembers(), digest_of(name), maker=LOCAL_MAKER, configured=ConfiguredNames()
@@ -293,7 +293,7 @@ def test_keys_of_the_database_are_counted(capfd: pytest.CaptureFixture[str]) -> 
     assert keys() == "1 in the database"
     with opened("state.db") as tables:
         tables.identity_changes.revoke("two", maker=LOCAL_MAKER)
-    assert keys() == "none, but the database has revoked or expired ones: every request is refused"
+    assert keys() == "none, but the database has revoked or expired ones: every request is rejected"
 
 
 @pytest.mark.parametrize(("text", "count"), [(FILE, "1"), ("", "none")])
@@ -304,6 +304,6 @@ def test_keys_of_a_database_that_cannot_be_read_are_a_warning(
     Path("state.db").write_bytes(b"no database" * 100)
     assert main(["check"]) == 0
     captured = capfd.readouterr()
-    assert f"keys\t{count} in the configuration; those of the database cannot be read" in captured.out.splitlines()
+    assert f"keys\t{count} in the configuration; cannot read those of the database" in captured.out.splitlines()
     (warning,) = captured.err.splitlines()
     assert warning.startswith("dragoman: warning: cannot read gateway keys from ")

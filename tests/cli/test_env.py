@@ -101,7 +101,7 @@ def test_what_cannot_be_had_is_told(capfd: pytest.CaptureFixture[str], case: str
 
 def test_a_port_that_nobody_knows_cannot_be_printed(capfd: pytest.CaptureFixture[str]) -> None:
     put_trusted(Path(), "[server]\nport = 0\n")
-    assert "give it one in server.port" in refused(capfd, "claude")
+    assert "set server.port" in refused(capfd, "claude")
 
 
 @pytest.mark.parametrize(

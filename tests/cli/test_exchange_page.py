@@ -41,7 +41,8 @@ def test_pitfall_557_what_has_no_price_is_said_to_have_none() -> None:
 def test_a_pipe_has_exact_numbers() -> None:
     told = page(entry(1))
     assert (
-        told["tokens"] == "40 uncached + 60 read from caches + 0 written to caches = 100 in; 20 out, of which 5 thought"
+        told["tokens"]
+        == "40 uncached + 60 read from caches + 0 written to caches = 100 in; 20 out, of which 5 reasoning"
     )
     assert told["cost"] == "$0.0000015 (input $0.000001, output $0.0000005); prices of 2026-10-30"
     assert told["session"] == "none"
@@ -51,7 +52,8 @@ def test_a_pipe_has_exact_numbers() -> None:
 def test_pitfall_571_what_came_at_once_has_no_speed() -> None:
     assert page(entry(1))["duration"] == "3ms, first content after 1ms"
     assert (
-        page(replace(entry(1), stream=True))["duration"] == "3ms, first content after 1ms, then 9500.0 tokens a second"
+        page(replace(entry(1), stream=True))["duration"]
+        == "3ms, first content after 1ms, then 9500.0 tokens per second"
     )
 
 

@@ -55,7 +55,7 @@ def test_pitfall_563_a_key_is_forgotten_and_sums_stay(state: Path, capfd: pytest
         f"This deletes the records of key 'alice': {count} rows of exchanges, 2 sessions with 4 threads, and "
         "4 ends of histories. Totals stay."
     )
-    assert stored == "The database does not have the owner of this key: what is stored for it stays, and expires."
+    assert stored == "The database does not know the owner of this key: the data stored for it stays, and expires."
     assert second.startswith(f"{count} rows deleted; ")
     assert third.startswith("Not deleted: data of providers, logs of the gateway, ")
     assert rows_of(state, "alice") == 0

@@ -117,7 +117,7 @@ def test_many_are_read_by_pages(house: House, folder: Path, monkeypatch: pytest.
     [
         (["logs", "none"], "there is no exchange 'none'"),
         (["session", "none"], "there is no session 'none'"),
-        (["session", ""], "the id is empty"),
+        (["session", ""], "the ID is empty"),
         (["sessions", "--since", "soon"], "soon"),
         (["usage", "--by", "provider", "--ids"], "leave out --gateway"),
         (["sessions", *LOCAL], "leave one out"),
@@ -148,7 +148,7 @@ def test_notes_of_a_response_are_written_beside_it(house: House, folder: Path, m
     monkeypatch.setattr("dragoman.launching.admin_client._notes_in", noted)
     status, _, err = remote(house, ["sessions"], folder)
     assert status == 1
-    assert "3 exchanges of these left to assign" in " ".join(err.split())
+    assert "3 exchanges not assigned to sessions yet" in " ".join(err.split())
     assert "ingestion takes longer" in " ".join(err.split())
 
 

@@ -18,7 +18,7 @@ from tests.cli.screens import on_screen
 from tests.config.support import named
 
 OWN = Path(".config/dragoman/dragoman.toml")
-WHICH, KEY = "all if left empty: ", "a gateway key? [y/N] "
+WHICH, KEY = "empty means all: ", "a gateway key? [y/N] "
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_a_file_that_exists_is_never_changed(
     assert main(["init", "--yes"]) == 1
     captured = capfd.readouterr()
     assert captured.out == ""
-    assert f"{OWN.absolute()} exists and stays as it is" in captured.err
+    assert f"{OWN.absolute()} exists and was not changed" in captured.err
     assert not (tmp_path / "nowhere").exists()
     assert main(["init", "--yes", "--config", "other.toml"]) == 0
     assert "  dragoman serve --config other.toml\n" in capfd.readouterr().out

@@ -68,9 +68,9 @@ def test_a_key_is_made_with_all_that_it_permits_and_printed_once(place: Path) ->
         "source\tdatabase",
     ]
     assert made.err.splitlines() == [
-        f"dragoman: ann is in {place / 'state.db'}; the key is shown this once",
-        "dragoman: note: if this file is deleted, the gateway is open again; "
-        "an empty [keys] in the configuration prevents it",
+        f"dragoman: ann is stored in {place / 'state.db'}; the key is shown only now",
+        "dragoman: note: without this database the gateway needs no key; "
+        "an empty [keys] in the configuration prevents that",
     ]
     assert key(place, "show", "ann").out.splitlines() == lines
     listed = key(place, "list").out.splitlines()
@@ -127,7 +127,7 @@ def test_pitfall_737_what_is_set_is_stored_what_is_removed_is_gone_and_the_rest_
 def test_a_rotation_says_until_when_the_former_key_is_accepted(place: Path) -> None:
     key(place, "new", "ann")
     rotated = key(place, "rotate", "ann", "--grace", "90m")
-    issued = f"dragoman: ann is rotated in {place / 'state.db'}; the key is shown this once, the former one"
+    issued = f"dragoman: ann was rotated in {place / 'state.db'}; the key is shown only now, the former one"
     assert rotated.err == f"{issued} is accepted until 2027-01-15T09:30:00Z\n"
     assert "former key until\t2027-01-15T09:30:00Z" in rotated.out
     ended = key(place, "rotate", "ann", "--grace", "0")
@@ -139,7 +139,7 @@ def test_a_revoked_key_is_listed_and_its_name_is_not_used_again(place: Path) -> 
     key(place, "new", "ann", "--models", "fast")
     done = key(place, "revoke", "ann")
     assert "state\trevoked\nrevoked\t2027-01-15T08:00:00Z\n" in done.out
-    assert done.err == f"dragoman: ann is revoked in {place / 'state.db'}, for ever\n"
+    assert done.err == f"dragoman: ann was revoked in {place / 'state.db'}, for ever\n"
     assert "ann\trevoked\tclient\tnone\tnone\tnever" in key(place, "list").out
     for words, problem in {
         ("new", "ann"): "name: there is or was a key ann; a name is never given again (choose another name)",
@@ -207,11 +207,11 @@ def test_pitfall_439_a_name_is_never_a_part_of_a_statement(place: Path, words: S
         (("new", "x", "--concurrency", "0"), "concurrency: expected an integer from 1 to 100000, got 0"),
         (("new", "x", "--concurrency", "many"), "argument --concurrency: invalid int value: 'many'"),
         (("new", "x", "--nope"), "unrecognized arguments: --nope"),
-        (("set", "ann", "--remove", "nope"), "'nope' is not known; there are role, models"),
+        (("set", "ann", "--remove", "nope"), "'nope' is unknown; there are role, models"),
         (("set", "ann", "--remove", "models", "--models", "x"), "models is both set and removed"),
         (("set", "ann"), "nothing to set"),
         (("rotate", "ann", "--grace", "soon"), "--grace: 'soon' is no duration; it may be 0, 90m, 24h"),
-        (("audit", "-n", "0"), "-n: 0 is no number of changes"),
+        (("audit", "-n", "0"), "-n: 0 is not a number of changes"),
         (("nope",), "there is no command nope"),
     ],
 )
@@ -317,7 +317,7 @@ def test_pitfall_736_entries_that_match_no_name_are_reported(place: Path) -> Non
             f"dragoman: {provider}",
         ]
     assert key(place, "list").err == f"dragoman: {model}\ndragoman: {provider}\n"
-    done = f"dragoman: ann is changed in {place / 'state.db'}\n"
+    done = f"dragoman: ann was changed in {place / 'state.db'}\n"
     assert key(place, "set", "ann", "--models", "fast").err == f"{done}dragoman: {provider}\n"
     assert key(place, "set", "ann", "--remove", "providers").err == done
     key(place, "set", "ann", "--models", ",".join(f"x{number}" for number in range(30)))

@@ -60,7 +60,7 @@ def test_commands_print_what_they_print_on_the_machine(house: House, place: Path
     made = remote(house, place, "new", "ann", "--models", "claude-*", "--tag", "team=web", "--expires", "90d")
     text = made.out.splitlines()[0]
     assert (made.status, is_mistyped(text.encode())) == (0, False)
-    assert made.err == f"dragoman: ann is in {at(house.port)}; the key is shown this once\n"
+    assert made.err == f"dragoman: ann is stored in {at(house.port)}; the key is shown only now\n"
     for words in (("show", "ann"), ("show", "ann", "--json"), ("audit",), ("audit", "--json", "-n", "3")):
         assert remote(house, place, *words) == key(place, *words), words
     # The list has the keys of the gateway's configuration, too.

@@ -45,7 +45,7 @@ def test_pitfall_740_keys_are_imported_by_their_digests_and_found_by_their_texts
             '/keys/1\tbob-example.org\timported\tnamed bob-example.org: "bob@example.org" cannot name a key',
         ],
     )
-    assert done.err.startswith(f"dragoman: 2 keys imported into {place / 'state.db'}; 0 refused\ndragoman: note: ")
+    assert done.err.startswith(f"dragoman: 2 keys imported into {place / 'state.db'}; 0 rejected\ndragoman: note: ")
     with opened(place / "state.db") as tables:
         stored = {each.identity.name: each.identity for each in tables.identities.page()}
         assert [entry.action for entry in tables.identities.audit()] == ["import", "import"]
@@ -75,7 +75,7 @@ def test_one_refused_key_leaves_all_out_and_every_refusal_is_reported(place: Pat
         ["/keys/5", "launch", "refused", "name: launch is reserved"],
     ]
     assert done.err.splitlines() == [
-        "dragoman: nothing was imported: 1 key accepted, 5 refused",
+        "dragoman: nothing was imported: 1 key accepted, 5 rejected",
         "dragoman: --skip-refused imports the accepted keys",
     ]
     assert names(place) == ["dan"]
@@ -102,7 +102,7 @@ def test_a_dry_run_imports_nothing(place: Path) -> None:
             }
         ],
     }
-    assert done.err == "dragoman: nothing was imported: 1 key accepted, 0 refused\n"
+    assert done.err == "dragoman: nothing was imported: 1 key accepted, 0 rejected\n"
     assert names(place) == []
 
 
@@ -111,7 +111,7 @@ def test_a_second_import_of_the_same_file_imports_nothing_twice(place: Path) -> 
     assert imported(place).status == 0
     before = key(place, "list", "--json").out
     again = imported(place, "--skip-refused")
-    assert (again.status, again.err) == (0, "dragoman: nothing was imported: 0 keys accepted, 2 refused\n")
+    assert (again.status, again.err) == (0, "dragoman: nothing was imported: 0 keys accepted, 2 rejected\n")
     assert key(place, "list", "--json").out == before
 
 

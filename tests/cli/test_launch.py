@@ -215,7 +215,7 @@ def test_a_missing_client_is_told_with_the_line_that_installs_it(place: Path) ->
     ("words", "complaint"),
     [
         (["--model", "ecko/text"], "the model `ecko/text` is not known here; did you mean echo/text?"),
-        (["--model", "gpt-5.1"], "(a provider is there once its key is: `dragoman providers`)"),
+        (["--model", "gpt-5.1"], "(a provider exists once its key is set: `dragoman providers`)"),
         (["--model", "echo/text", "--small-model", "small"], "the model `small` is not known here"),
     ],
 )
@@ -364,7 +364,7 @@ def test_pitfall_522_a_launch_has_the_name_that_it_is_given(place: Path) -> None
 def test_what_can_be_no_name_is_refused(place: Path) -> None:
     status, out, err = launched(place, "claude", "--name", "two words")
     assert (status, out) == (2, "")
-    assert "--name is 1 to 64 letters" in err
+    assert "--name must have 1 to 64 letters" in err
 
 
 def test_pitfall_636_a_client_that_never_called_is_told_of(place: Path) -> None:

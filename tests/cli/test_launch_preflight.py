@@ -83,7 +83,7 @@ def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_gateway_that_does_not_take_the_key_ends_the_launch() -> None:
     with (
         running((), lambda port: settings_for(port, keys=(KEY,))) as house,
-        pytest.raises(DragomanError, match="does not take the key: this gateway key is not known here"),
+        pytest.raises(DragomanError, match="rejected the key: this gateway key is not known here"),
     ):
         looked(house, "echo/text", key="another-key-than-that")
 

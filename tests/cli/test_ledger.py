@@ -36,7 +36,7 @@ def test_a_table_fits_its_width() -> None:
 
 
 def test_no_losses_are_said_so() -> None:
-    assert as_table((), OutputScreen()) == "nothing was lost"
+    assert as_table((), OutputScreen()) == "no losses"
     assert as_json(()) == "[]"
 
 

@@ -107,7 +107,7 @@ PAGE = """\
 EXCHANGE   req_000000000000000000000001
 outcome    answered, status 200, stop reason end
 time       DAY HH:MM to HH:MM
-duration   1.2s, first content after 310ms, then 743.6 tokens a second
+duration   1.2s, first content after 310ms, then 743.6 tokens per second
 requested  large (conversation, /messages, anthropic-messages, streamed)
 served     anthropic/large (anthropic-messages)
 who        key alice, client claude-cli, user agent "claude-cli/2.1.325
@@ -115,7 +115,7 @@ who        key alice, client claude-cli, user agent "claude-cli/2.1.325
 session    5f0c7c1e-0001-4b6f-9d8a-000000000001 of key alice
 thread     1, main, by rule claude-code.hint
 tokens     2500 uncached + 9000 read from caches + 500 written to caches = 12.0k
-           in; 700 out, of which 200 thought
+           in; 700 out, of which 200 reasoning
 cost       $0.013 (input $0.0050, cache read $0.0009, cache write $0.0003,
            output $0.0070); prices of DAY; entry anthropic/large; the
            provider reported $0.013
@@ -175,8 +175,8 @@ def test_programs_get_the_same_as_one_object(place: Path) -> None:
         (["nobody\udce9"], "there is no exchange 'nobody?'; `dragoman logs` lists the latest"),
         (["' OR 1=1 --x"], 'there is no exchange "\' OR 1=1 --x"; `dragoman logs` lists the latest'),
         (["--session", "nobody"], "there is no session 'nobody'; `dragoman sessions` lists the latest"),
-        (["-n", "-1"], "-n: -1 is no number of exchanges"),
-        (["-f", "theirs"], "-f follows all exchanges; leave out the id"),
+        (["-n", "-1"], "-n: -1 is not a number of requests"),
+        (["-f", "theirs"], "-f follows all requests; leave out the ID"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(place: Path, said: list[str], problem: str) -> None:

@@ -64,7 +64,7 @@ def test_a_pattern_that_nothing_fits_is_said_to(capfd: pytest.CaptureFixture[str
     captured = capfd.readouterr()
     assert (captured.out, captured.err.splitlines()[-1]) == (
         "",
-        "dragoman: no name fits 'nobody-*'; without a pattern all of them are listed",
+        "dragoman: no name matches 'nobody-*'; without a pattern, all names are listed",
     )
     assert main(["models", "nobody-*", "--json"]) == 1
     assert json.loads(capfd.readouterr().out) == []
@@ -98,7 +98,7 @@ def test_a_gateway_that_does_not_let_in_is_told_and_the_configuration_read(capfd
         assert captured.out.splitlines()[1].startswith("mine\t")
         # One note, which does not say that no gateway is running.
         (note,) = captured.err.splitlines()
-        assert note.startswith("dragoman: note: the names are those of the configuration: the gateway at ")
+        assert note.startswith("dragoman: note: these names are from the configuration: the gateway at ")
         assert note.endswith("; --live shows the models that the providers list")
         assert "no gateway is running" not in note
         assert main(["models", "--gateway", house.url]) == 1
@@ -115,7 +115,7 @@ def test_the_providers_are_asked_themselves_if_that_is_wished(capfd: pytest.Capt
         assert main(["models", "b/*", "--live"]) == 0
         captured = capfd.readouterr()
     assert captured.out.splitlines()[1].split()[:4] == ["b/m", "-", "131072", "8192"]
-    assert captured.err.startswith("dragoman: note: the models of c could not be listed: ")
+    assert captured.err.startswith("dragoman: note: cannot list the models of c: ")
 
 
 def test_names_alone_are_one_a_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytes
     file.write_text('[storage]\npath = "state.db"\nrecord_requests = false\ntime_zone = "UTC"\n', encoding="utf-8")
     assert common.find_record_file(Namespace(config=str(file))).zone.name == "UTC"
     assert capsys.readouterr().err == (
-        "dragoman: note: storage.record_requests is false: exchanges are not recorded any more\n"
+        "dragoman: note: storage.record_requests is false: requests are no longer recorded\n"
     )
 
 

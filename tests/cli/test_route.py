@@ -120,7 +120,7 @@ def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
 def test_without_a_gateway_it_plans_from_the_configuration_and_says_so(config: str, tmp_path: Path) -> None:
     status, out, err = asked(tmp_path, "two", "--config", config)
     assert (status, err) == (0, "")
-    assert "nothing is measured" in out.splitlines()[2]
+    assert "without measurements" in out.splitlines()[2]
     status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--protocol", MESSAGES)
     assert (status, err) == (0, "")
     told = json.loads(out)
@@ -159,7 +159,7 @@ def test_what_is_no_class_is_refused(thread: str, config: str, tmp_path: Path) -
     status, out, err = asked(tmp_path, "words", "--config", config, "--thread", thread)
     assert (status, out) == (2, "")
     assert "argument --thread" in err
-    assert "is not known" in err
+    assert "is unknown" in err
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_gateway_that_asks_for_keys_and_has_none_says_so(capsys: pytest.Captur
     settings = Settings(keys_table=True, providers={"echo": echo_provider()})
     _greet(settings, protection_of(settings), None, 8484, {})
     said = capsys.readouterr().out
-    assert "nobody gets in" in said
+    assert "every request is rejected" in said
     assert "$DRAGOMAN_KEY" in said
 
 

@@ -159,7 +159,7 @@ def test_pitfall_625_626_627_a_service_from_its_first_to_its_last_moment(init: F
     _, _, stays = out.partition("What stays:")
     assert str(config) in stays and str(init.home / ".local/state/dragoman") in stays
     assert files(init) - before == {path for path in files(init) if path.startswith(".local/state/dragoman/")}
-    assert service(init, "uninstall", "--yes")[1] == "No service is installed, and nothing of one is left.\n"
+    assert service(init, "uninstall", "--yes")[1] == "No service is installed, and no files of one are left.\n"
 
 
 def test_pitfall_621_627_nothing_is_done_that_nobody_agreed_to(init: FakeInit) -> None:
@@ -201,7 +201,7 @@ def test_a_file_that_was_merely_found_is_refused(systemd: FakeInit) -> None:
     file.write_text("[server]\nport = 0\n")
     status, out, err = service(systemd, "install", "--yes")
     assert (status, out) == (1, "")
-    assert err.startswith(f"dragoman: {file}: was merely found in the current directory") and "--config" in err
+    assert err.startswith(f"dragoman: {file}: was found in the current directory") and "--config" in err
     # Named, it is somebody's decision.
     status, out, _ = service(systemd, "install", "--dry-run", "--config", "dragoman.toml")
     assert status == 0 and f"configured by {file}" in out
@@ -218,7 +218,7 @@ def test_files_of_others_are_not_written_over(systemd: FakeInit) -> None:
     unit.symlink_to(systemd.home / "elsewhere")
     status, _, err = service(systemd, "install", "--yes")
     assert status == 1 and "is there already" in err
-    assert service(systemd, "uninstall", "--yes")[1] == "No service is installed, and nothing of one is left.\n"
+    assert service(systemd, "uninstall", "--yes")[1] == "No service is installed, and no files of one are left.\n"
     assert unit.is_symlink()
 
 
@@ -249,7 +249,7 @@ def test_a_command_that_fails_is_named_with_its_words(systemd: FakeInit) -> None
     assert status == 1
     assert err == (
         "dragoman: `systemctl --user enable dragoman.service` failed: Failed to enable unit: of course; `dragoman "
-        "service uninstall` takes back what was written\n"
+        "service uninstall` removes the written files\n"
     )
     assert service(systemd, "uninstall", "--yes")[0] == 0
     assert files(systemd) == {".config/dragoman/dragoman.toml"}
@@ -325,7 +325,7 @@ def test_pitfall_625_serve_warns_of_a_service_beside_it(systemd: FakeInit) -> No
     environment = {**SHELL, **systemd.environment}
     with serving(systemd.home, environment) as beside:
         assert beside.log.wait("warning: a service") == (
-            f"dragoman: warning: a service runs, too (process {systemd.pid}, configured by {config}): "
+            f"dragoman: warning: a service is running, too (process {systemd.pid}, configured by {config}): "
             "`dragoman service stop` ends it"
         )
         assert not [line for line in beside.out.all() if "runs as a service" in line]

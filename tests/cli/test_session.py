@@ -49,7 +49,7 @@ written to caches, 4900 out), ≥ $0.079, 1 loss, 1 error, 1 call unpriced
       uncertain: by rule prompt (60%)
    └─ utility × 3              tiny                                     3   38.1k    $0.040    $0.040
 7  subagent                    large          done AGE                  1   12.7k  unpriced  unpriced
-      parent not known, 1 call unpriced
+      parent unknown, 1 call unpriced
 """
 
 
@@ -68,7 +68,7 @@ def test_pitfall_513_523_550_eighty_columns_show_the_tree(place: Path) -> None:
         "├─ subagent Explore",
         "│  └─ subagent",
         "└─ utility × 3",
-        "parent not known",
+        "parent unknown",
         "uncertain: by rule prompt",
     ):
         assert piece in text
@@ -84,7 +84,7 @@ def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
         "2 ├─ subagent Explore small done AGE 1 12.7k $0.013 $0.026",
         '3 │ └─ subagent "two words" large done AGE 1 12.7k $0.013 $0.013 uncertain: by rule prompt (60%)',
         "└─ utility × 3 tiny 3 38.1k $0.040 $0.040",
-        "7 subagent large done AGE 1 12.7k unpriced unpriced parent not known, 1 call unpriced",
+        "7 subagent large done AGE 1 12.7k unpriced unpriced parent unknown, 1 call unpriced",
     ]
 
 
@@ -162,8 +162,8 @@ def test_pitfall_523_a_circle_is_told_and_depth_has_no_end(tmp_path: Path) -> No
     for columns in (80, 140):
         seen = records_on_screen(words(tmp_path, "deep"), tmp_path, columns=columns)
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
-        assert "in a circle of parents, cut here" in seen.plain
-        assert seen.plain.splitlines()[-1] == "The parents of 1 thread lead back to themselves; such circles are cut."
+        assert "in a cycle of parents, cut here" in seen.plain
+        assert seen.plain.splitlines()[-1] == "The parents of 1 thread form cycles, which are cut."
     _, out, _ = records_piped(words(tmp_path, "deep", "--json"), tmp_path)
     told = json.loads(out)
     assert (told["circles"], [thread["depth"] for thread in told["threads"]]) == (1, list(range(30)))

@@ -148,9 +148,9 @@ def test_letters_that_a_terminal_cannot_show_are_spelled_out(place: Path) -> Non
 
 def test_more_than_are_shown_is_said(place: Path) -> None:
     seen = records_on_screen(words(place, "-n", "1"), place, columns=80)
-    assert seen.plain.splitlines()[-1] == "There are more; -n 2 shows as many again."
+    assert seen.plain.splitlines()[-1] == "There are more; -n 2 shows twice as many."
     status, _, err = records_piped(words(place, "-n", "0"), place)
-    assert (status, err) == (2, "dragoman: -n: 0 is no number of sessions\n")
+    assert (status, err) == (2, "dragoman: -n: 0 is not a number of sessions\n")
 
 
 def test_where_there_is_none_it_is_said_how_to_look_further(tmp_path: Path) -> None:
@@ -158,5 +158,5 @@ def test_where_there_is_none_it_is_said_how_to_look_further(tmp_path: Path) -> N
         file.session(1, "old", started=0, last=NOW - 3 * 86_400_000_000)
     config(tmp_path)
     seen = records_on_screen(words(tmp_path), tmp_path, columns=80)
-    assert timeless(seen.plain) == "No session since DAY HH:MM; --since 30d looks further back.\n"
+    assert timeless(seen.plain) == "No session since DAY HH:MM; try --since 30d.\n"
     assert "old" in records_on_screen(words(tmp_path, "--since", "30d"), tmp_path).plain

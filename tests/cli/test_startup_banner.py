@@ -16,7 +16,7 @@ from tests.config.support import named
 
 ADDRESS = "http://127.0.0.1:1"
 LAUNCH = "dragoman launch claude"
-FREE = "without a provider, which costs nothing:"
+FREE = "without a provider, at no cost:"
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["without keys", "with keys"])

@@ -41,7 +41,7 @@ def test_the_gateway_that_the_configuration_describes_is_found_and_shown(tmp_pat
         assert lines[0] == f"dragoman {__version__} at {house.url}: 1 worker, 0 requests under way"
         assert lines[2].split() == ["PROVIDER", "KEYS", "CALLS", "MOST", "QUEUED"]
         assert ["chat", "1", "0", "any", "0"] in [line.split() for line in lines]
-        assert lines[-1] == "Nothing is known against any target."
+        assert lines[-1] == "No failure is recorded for any target."
         status, out, err = asked(tmp_path, "--json", "--gateway", house.url)
         assert (status, err) == (0, "")
         told = json.loads(out)
@@ -126,7 +126,7 @@ def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}, SCREEN).startswith("dragoman  at http://127.0.0.1:1")
     unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"healthy": 2, "cooldown": 1}}, SCREEN)
-    assert unnamed.endswith("Other targets, which only clients name: 2 healthy, 1 cooldown.")
+    assert unnamed.endswith("Other targets, named only by clients: 2 healthy, 1 cooldown.")
     assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]}, SCREEN)
 
 

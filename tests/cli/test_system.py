@@ -70,8 +70,7 @@ def call(words):
 json.dump([call(words) for words in json.load(sys.stdin)], sys.stdout)
 """
 USE_WSL = (
-    "dragoman: a gateway does not run on Windows itself: use WSL, where it runs as on Linux "
-    "(`wsl --install` sets it up)\n"
+    "dragoman: the gateway does not run on Windows: use WSL, where it runs as on Linux (`wsl --install` sets it up)\n"
 )
 
 

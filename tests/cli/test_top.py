@@ -83,7 +83,7 @@ def test_where_there_is_no_terminal_it_is_one_page(tmp_path: Path) -> None:
     status, out, err = records_piped(words(tmp_path), tmp_path)
     assert (status, err) == (0, "")
     assert timeless(out) == (
-        "HH:MM  0 open; in the last minute 0 turns, 0 tokens, $0.00, 0 errors\n\nNothing went on in the last minute.\n"
+        "HH:MM  0 open; in the last minute 0 turns, 0 tokens, $0.00, 0 errors\n\nNo request in the last minute.\n"
     )
     seen = records_on_screen(words(tmp_path), tmp_path, environ={"TERM": "dumb"})
     assert "\x1b" not in seen.raw

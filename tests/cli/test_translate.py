@@ -56,11 +56,11 @@ def test_strict_mode_has_a_status_of_its_own_and_writes_nothing() -> None:
     assert done.returncode == 3
     assert done.stdout == b""
     assert done.stderr.endswith(
-        b"\ndragoman: strict mode refuses losses that change the response: nothing was written\n"
+        b"\ndragoman: strict mode rejected losses that change the response: nothing was written\n"
     )
     same = dragoman("translate", "--to", "openai-chat", "--strict", str(EXAMPLES / "chat-request.json"))
     assert same.returncode == 0
-    assert same.stderr == b"nothing was lost\n"
+    assert same.stderr == b"no losses\n"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_strict_all_refuses_bookkeeping_and_lists_it() -> None:
     assert b"cache_breakpoint" in done.stderr
     assert b"end_user" in done.stderr
     listed = dragoman("translate", "--to", "openai-chat", "--all-losses", "-", stdin=told)
-    refused = b"dragoman: strict mode refuses every loss: nothing was written\n"
+    refused = b"dragoman: strict mode rejected every loss: nothing was written\n"
     assert (listed.returncode, listed.stderr + refused) == (0, done.stderr)
 
 

@@ -129,8 +129,8 @@ def test_pitfall_557_what_has_no_price_is_no_zero(tmp_path: Path) -> None:
         "      12.0k written to caches; 515 thought; 2 losses; 0.6 s each, first content",
         "      after 0.3 s; 1 cancelled; 1 other path",
         "",
-        "INPUT includes what was read from caches (READ) and written to them, OUTPUT what",
-        "was thought; – is not known, and ≥ is at least so much.",
+        "INPUT includes tokens read from caches (READ) and written to them, OUTPUT",
+        "includes reasoning; – is unknown, and ≥ marks a minimum.",
     ]
 
 
@@ -166,7 +166,7 @@ def test_on_a_terminal_the_dearest_are_shown_and_the_others_as_one(tmp_path: Pat
     assert [line.split()[0] for line in lines] == [f"model-{number}" for number in range(103, 3, -1)] + ["3", "total"]
     assert lines[-2].split()[:4] == ["3", "others", "3", "0"]
     assert lines[-1].split()[1] == "103"
-    words = "The dearest 100 are shown, and 3 others as one; --all shows each."
+    words = "The 100 most expensive groups are shown, and 3 others as one; --all shows each."
     assert " ".join(seen.plain.split()).endswith(words)
     assert max(map(len, seen.plain.splitlines())) <= columns
     plain = on_screen(["usage", *THEN], tmp_path, columns=columns, environ={"NO_COLOR": "1"})
@@ -193,14 +193,14 @@ def test_programs_are_told_every_group_unless_they_want_fewer(
     assert main(["usage", "--csv", "-n", "2", *THEN]) == 0
     said = capfd.readouterr()
     assert len(said.out.splitlines()) == 3
-    assert said.err.endswith("101 groups more have no line: -n is 2\n")
+    assert said.err.endswith("101 more groups not shown: -n is 2\n")
 
 
 @pytest.mark.parametrize("count", ["0", "-3"])
 def test_no_number_of_groups_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str], count: str) -> None:
     some(state(tmp_path))
     assert main(["usage", "-n", count]) == 2
-    assert f"-n: {count} is no number of groups" in capfd.readouterr().err
+    assert f"-n: {count} is not a number of groups" in capfd.readouterr().err
 
 
 def test_any_number_of_groups_may_be_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -291,12 +291,12 @@ def test_pitfall_562_calls_are_listed_by_the_ids_of_their_provider(
     assert main(["usage", *words, "--json"]) == 0
     captured = capfd.readouterr()
     assert len(json.loads(captured.out)["ids"]) == 1
-    assert captured.err == "dragoman: 1 exchange of that time have no row any more: their ids are not listed\n"
+    assert captured.err == "dragoman: no full record of 1 request in that period: their IDs are not listed\n"
 
 
 def test_ids_without_providers_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["usage", "--ids"]) == 2
-    assert capfd.readouterr().err == "dragoman: --ids lists the calls of providers: it goes with --by provider\n"
+    assert capfd.readouterr().err == "dragoman: --ids lists the calls of providers: use it with --by provider\n"
 
 
 def test_what_stands_in_journals_is_seen_whether_a_worker_runs_or_not(
@@ -384,8 +384,8 @@ def test_pitfall_560_the_zone_that_is_named_is_shown(tmp_path: Path) -> None:
     words = ["usage", "--since", "2027-01-15T10:05", "--until", "2027-01-16", "--zone", "Asia/Kathmandu"]
     seen = on_screen(words, tmp_path, columns=80)
     assert seen.plain.splitlines()[:2] == [
-        "From 2027-01-15 10:00 to 2027-01-17 00:00, Asia/Kathmandu, widened to quarters",
-        "of an hour",
+        "From 2027-01-15 10:00 to 2027-01-17 00:00, Asia/Kathmandu, extended to full",
+        "15-minute buckets",
     ]
     local = on_screen(words[:-2], tmp_path, columns=140, environ={"TZ": "Asia/Kathmandu"})
     assert local.plain.splitlines()[0].startswith("From 2027-01-15 10:00 to 2027-01-17 00:00, local time (+0545), ")

@@ -56,7 +56,7 @@ def test_one_that_runs_is_in_the_banner_and_is_what_to_try(tmp_path: Path) -> No
     tried = said[said.index("try:") + 1 :]
     assert '"model":"ollama/qwen3"' in tried[0]
     assert tried[1] == "  dragoman launch claude --model ollama/qwen3"
-    assert tried[2] == "  without a provider, which costs nothing:"
+    assert tried[2] == "  without a provider, at no cost:"
     assert '"model":"echo/text"' in tried[3]
     assert not any("cannot" in line for line in process.log.all())
 

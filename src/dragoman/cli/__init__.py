@@ -1,4 +1,4 @@
-"""The command line. Each command is a module with `add` (its arguments) and `run`; `parser.py` has exit statuses."""
+"""Command line: each command is a module with `add` (its arguments) and `run`. `parser.py` has the exit statuses."""
 
 from __future__ import annotations
 
@@ -27,28 +27,27 @@ try:
     )
     from dragoman.errors import ConfigErrors, DragomanError, UsageError
 except KeyboardInterrupt:
-    # This takes a good part of a command's first moments.
+    # Imports take most of a command's first moments.
     sys.exit(INTERRUPTED)
 
-# The modules of the commands, by which their names begin, in the order of the help. A command line loads its own alone.
+# The modules of the commands, whose names are prefixes of command names, in the order of the help. A command line
+# imports only its own.
 COMMANDS = (
     *("init", "serve", "launch", "env", "status"),
     *("logs", "sessions", "session", "top", "usage", "db", "forget"),
     *("service", "route", "check", "doctor", "trust", "key"),
     *("providers", "models", "prices", "translate", "explain", "mock", "completion"),
 )
-# The command whose client gets the arguments after --.
 _LAUNCH = "launch"
 P = TypeVar("P", bound=argparse.ArgumentParser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit status."""
+    """Run one command and return its exit status."""
     _fill_standard_streams()
     try:
         status = _run(sys.argv[1:] if arguments is None else arguments)
     except SystemExit as ended:
-        # Help, or wrong usage.
         raise SystemExit(_flushed(ended.code if isinstance(ended.code, int) else DONE)) from None
     except KeyboardInterrupt:
         status = INTERRUPTED
@@ -58,14 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flushed(status: int) -> int:
-    """Flush the output here, where an error changes the status; returns the status."""
+    """Flush the output here, where an error changes the status. Returns the status."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue
         try:
             stream.flush()
         except OSError as error:
-            # The interpreter would try, and complain, once more at its end.
+            # Otherwise the interpreter would try again at its end, and print an error.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
@@ -78,7 +77,7 @@ def _flushed(status: int) -> int:
 
 
 def _fill_standard_streams() -> None:
-    """Open missing standard streams: otherwise a socket would get the number of one, and its data."""
+    """Open missing standard streams. Otherwise a socket would get the number of one, and its output."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -95,7 +94,7 @@ def tree(words: Sequence[str] = ()) -> Parser:
     is_general = any(word.startswith(("-h", "--h")) for word in words[:at])
     named = [name for name in words[at : at + 1] if name in COMMANDS and not is_general]
     parser, commands = new_parser()
-    # The version is printed without a look at any command.
+    # `--version` needs no command.
     for name in () if words[:1] == ["--version"] else named or COMMANDS:
         declare(name, commands)
     add_common(parser)
@@ -103,7 +102,6 @@ def tree(words: Sequence[str] = ()) -> Parser:
 
 
 def declare(name: str, commands: argparse._SubParsersAction[P]) -> None:
-    """Load the module of a command, and add its parser."""
     add: Callable[[argparse._SubParsersAction[P]], None] = import_module(f"{__name__}.{name}").add
     add(commands)
 
@@ -111,7 +109,7 @@ def declare(name: str, commands: argparse._SubParsersAction[P]) -> None:
 def _run(words: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a character is no reason to end: a gateway may already serve.
+            # A character that the terminal cannot show must not end a running gateway.
             stream.reconfigure(errors="backslashreplace")
     parser = tree(words)
     at = command_at(words)
@@ -148,7 +146,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _joined(words: list[str], parser: Parser) -> list[str]:
-    """The arguments, with a command of two words as one."""
+    """The arguments, with a command of two words joined."""
     name = " ".join(words[:2])
     return [name, *words[2:]] if len(words) > 1 and name in children(parser) else words
 

@@ -1,4 +1,4 @@
-"""Admin option: `--gateway URL`: a command uses a gateway's admin API instead of the file of this machine."""
+"""Option `--gateway URL`: the command uses a gateway's admin API instead of the database of this machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 def add_admin_gateway(parser: argparse.ArgumentParser) -> None:
-    """Declare the option for the gateway."""
-    parser.add_argument("--gateway", metavar="URL", help="ask this gateway, and not the file of this machine")
-    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
+    parser.add_argument(
+        "--gateway", metavar="URL", help="use the admin API of this gateway instead of the records of this machine"
+    )
+    parser.add_argument("--key-file", metavar="FILE", help="file with the gateway key (default: $DRAGOMAN_KEY)")
 
 
 def admin_client(options: argparse.Namespace) -> AdminClient | None:
-    """The gateway that the command line names; None for the file of this machine."""
+    """The client for the gateway that the command line names; None for the database of this machine."""
     if options.gateway is None:
         return None
     from dragoman.cli.env import read_gateway, warn_of_clear_text

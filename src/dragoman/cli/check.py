@@ -1,4 +1,4 @@
-"""`dragoman check`: whether the configuration can be used, and, with `--live`, whether the providers answer."""
+"""`dragoman check`: validates the configuration and, with `--live`, calls the providers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from dragoman.store.identity_reader import count_identities
 from dragoman.terminal import cells
 
 FAILED = 1
-# Width of the titles at the side.
 _SIDE = 11
 _LIVE = (
     Column(heading="STATE", styles={"ok": GREEN, "failed": RED}),
@@ -46,15 +45,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "check",
         help="check the configuration",
-        description="Read the configuration as the gateway does: a summary on standard output, problems on the other.",
+        description=(
+            "Read the configuration as the gateway does. Prints a summary to standard output and "
+            "problems to standard error."
+        ),
     )
-    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the default one")
     parser.add_argument("--live", action="store_true", help="call every provider, too")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Checks one configuration. The caller reports its problems."""
     settings = configured(options.config)
     screen = screen_of(sys.stdout, options.color)
     stored = _stored_keys(settings)
@@ -67,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {doubt}")
     for doubt in _key_doubts(settings):
         documents.complain(f"warning: {doubt}")
-    # A missing optional setting of a running gateway is an error here, because `check` reports everything that is
-    # missing.
+    # A missing optional setting, which a running gateway tolerates, is an error here.
     for each in settings.missing:
         documents.complain(str(each.as_error(settings.file)))
     conflicts = [] if stored is None else list(_key_conflicts(settings))
@@ -79,14 +79,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _key_doubts(settings: Settings) -> Iterator[str]:
-    """Entries in lists of keys that match no name."""
     patterns = ConfiguredPatterns(settings)
     for key in settings.keys:
         yield from patterns.warnings(key.name, key.rights.models, key.rights.providers)
 
 
 def _stored_keys(settings: Settings) -> IdentityCount | None:
-    """The number of gateway keys of the database; None if it cannot be read."""
+    """The number of gateway keys in the database; None if it cannot be read."""
     try:
         return count_identities(settings.storage.location, time.time())
     except StoreError as error:
@@ -95,10 +94,10 @@ def _stored_keys(settings: Settings) -> IdentityCount | None:
 
 
 def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
-    """Gateway keys of the database that the gateway refuses, because the configuration has the same."""
+    """Gateway keys of the database that the gateway rejects, because the configuration has the same."""
     if not settings.keys:
         return
-    # Most configurations have no keys, and need no table of them here.
+    # Imported here, because most configurations have no keys.
     from dragoman.gateway.access.identity_table import identity_table
 
     identities = identity_table(settings.storage, None, None, reads_database=True)
@@ -110,21 +109,21 @@ def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
     for name in sorted(identities.hidden):
         yield ConfigError(
             key=f"keys.{dotted((name,))}",
-            problem="the database has a key of the same name, or with the same text; the gateway refuses that one",
+            problem="the database has a key with the same name or text, which the gateway rejects",
             remedy=f"remove it from the configuration, or revoke the other: dragoman key revoke {name}",
             file=settings.file,
         )
 
 
 def _price_doubts(settings: Settings) -> Iterator[str]:
-    """Unusual prices, and missing ones on routes that need them; an unknown window is no problem."""
+    """Unusual prices, and missing ones on routes that need them. An unknown context window is no problem."""
     book, now = price_book_of(settings, documents.complain), time.time()
     if settings.prices:
         yield from override_warnings(settings, book, now)
     routes = [route for route in settings.routes if route.max_cost is not None or POLICIES[route.policy].prices]
     if not routes:
         return
-    # Names are resolved for these alone.
+    # Imported here, because only these need to resolve names.
     from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
 
     resolver = ModelResolver(settings)
@@ -134,7 +133,6 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
                 target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOL_NAMES[0], ALL_RIGHTS))
             }
         except AbsentModel:
-            # The reason is reported elsewhere.
             continue
         for target in targets.values():
             # A model that depends on the client's name is known only with a request.
@@ -158,7 +156,7 @@ def _priced(route: Route) -> Iterator[Target]:
 
 
 def _summary(settings: Settings, stored: IdentityCount | None) -> Iterator[tuple[str, ...]]:
-    """The summary: kind, name if it has one, and text."""
+    """Rows of the summary: title, name if it has one, and text."""
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
     yield "file", settings.file or "none: environment variables only"
@@ -203,7 +201,7 @@ def _unpriced(settings: Settings) -> Iterator[str]:
 
 
 def _as_text(rows: Sequence[tuple[str, ...]], screen: OutputScreen) -> Iterator[str]:
-    """The summary: for people each title once, at the side, and names in a column."""
+    """Format the summary. On a terminal each title is shown once, and names are in a column."""
     if not screen.terminal:
         yield from ("\t".join(map(printable, row)) for row in rows)
         return
@@ -221,7 +219,7 @@ def _strict(strict: Strict) -> str:
 
 
 def _live(settings: Settings, screen: OutputScreen) -> int:
-    # The gateway is needed for this alone.
+    # Imported here, because only `--live` needs the gateway.
     import asyncio
 
     from dragoman.gateway.provider_probe import check_live

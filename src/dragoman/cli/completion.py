@@ -1,4 +1,4 @@
-"""`dragoman completion`: a shell script, made from the parsers; `dragoman models --names` completes models."""
+"""`dragoman completion`: generates a shell script from the parsers. `dragoman models --names` completes models."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from dragoman.cli import documents
 from dragoman.cli.parser import children, options_of
 from dragoman.launching.shells import quote_fish as _quoted
 
-# Options that take the name of a model, and the names of values that are files.
+# Options whose value is a model, and value names that are files.
 _MODELS = frozenset({"model", "small_model"})
 _FILES = frozenset({"FILE", "FILE|URL"})
 _MODELS_COMMAND = "dragoman models --names 2>/dev/null"
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One option of a command, and what may follow it."""
-
     names: tuple[str, ...]
     description: str
     takes: bool = False
@@ -30,8 +28,6 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class CommandPlace(Struct, frozen=True, kw_only=True):
-    """The state of a command line after the name of a command."""
-
     path: str
     # Completions besides options: commands, or the choices of an argument, with descriptions.
     completions: Mapping[str, str]
@@ -41,7 +37,7 @@ class CommandPlace(Struct, frozen=True, kw_only=True):
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "completion",
-        help="print a script that completes commands in a shell",
+        help="print a completion script for a shell",
         description='Print a script that completes commands: eval "$(dragoman completion bash)" in ~/.bashrc; '
         "source <(dragoman completion zsh) in ~/.zshrc, behind compinit; dragoman completion fish | source in "
         "~/.config/fish/config.fish",
@@ -51,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    # All commands are needed, and this is one of them.
+    # Imported here, because this module is one of the commands.
     from dragoman.cli import tree
 
     documents.write_text("\n".join(SHELLS[options.shell](list(places(tree())))))
@@ -59,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] = ()) -> Iterator[CommandPlace]:
-    """Every place of a command line, the first one first; `more` may follow here beside what the parser knows."""
+    """Yield every state of a command line, the first one first. `more` are words beyond the parser's."""
     below = children(parser)
     words = {name: child.description or "" for name, child in below.items() if " " not in name}
     for action in parser._get_positional_actions():
@@ -86,12 +82,12 @@ def _option(action: argparse.Action) -> Option:
 
 
 def _paths(commands: Sequence[CommandPlace]) -> str:
-    """The places but the first, as patterns of a `case`."""
+    """All states but the first, as patterns of a `case`."""
     return " | ".join(shlex.quote(place.path) for place in commands[1:])
 
 
 def _taking(commands: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
-    """The options that a value follows, each behind the pattern of a shell's `case` that it is known by."""
+    """The options with a value, each with its pattern for a shell's `case`."""
     for place in commands:
         for option in place.options:
             if option.takes:
@@ -99,7 +95,7 @@ def _taking(commands: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
 
 
 def _offered(place: CommandPlace) -> list[str]:
-    """All that may be written next: commands and options."""
+    """All words that may follow: commands and options."""
     return [*place.completions, *(name for option in place.options for name in option.names)]
 
 
@@ -132,7 +128,7 @@ def _bash_values(option: Option) -> str:
         return f'COMPREPLY=($(compgen -W {shlex.quote(" ".join(option.choices))} -- "$cur")); return'
     if option.model:
         return f'COMPREPLY=($(compgen -W "$({_MODELS_COMMAND})" -- "$cur")); return'
-    # With nothing to offer bash offers files, if it is let.
+    # Without completions bash falls back to files.
     return "return" if option.file else "compopt +o default 2>/dev/null; return"
 
 
@@ -184,7 +180,7 @@ def _fish(commands: Sequence[CommandPlace]) -> Iterator[str]:
     yield "end"
     for place in commands:
         here = f"complete -c dragoman -n {_quoted(f'__dragoman_at {_quoted(place.path)}')}"
-        # No file is a command.
+        # No command is a file.
         alone = "" if place.path else " -f"
         for word, words in place.completions.items():
             yield f"{here}{alone} -a {_quoted(word)} -d {_quoted(words)}"

@@ -1,4 +1,4 @@
-"""Documents: the input of commands and its detection."""
+"""Documents: the input and output of commands."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ from dragoman.model.jsonvalue import JsonValue
 from dragoman.wire.json import encode_text
 
 _CHUNK = 65536
-# The indent of further lines of a message.
 _INDENT = "  "
 
 
 def read(name: str) -> bytes:
-    """The whole of a file, or of the standard input for `-`."""
     return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
 
 
 def chunks(name: str) -> Iterator[bytes]:
-    """A file or the standard input as it comes."""
     if name == "-":
-        # The data so far, not a full buffer: a stream is translated as it arrives.
+        # Returns the data so far instead of waiting for a full buffer, so that streams are translated as they arrive.
         while chunk := os.read(sys.stdin.fileno(), _CHUNK):
             yield chunk
         return
@@ -36,7 +33,7 @@ def chunks(name: str) -> Iterator[bytes]:
 
 
 def complain(problem: str, command: str = "") -> None:
-    """Write a message to the standard error, without control characters. A `command` to copy gets a line of its own."""
+    """Write a message to standard error, without control characters. A `command` to copy gets a line of its own."""
     screen = screen_of(sys.stderr)
     lines = wrapped(screen, screen.displayable(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
     if command:
@@ -45,24 +42,24 @@ def complain(problem: str, command: str = "") -> None:
 
 
 def request_problem(error: DragomanError) -> str:
-    """The problem of a request; without a model, with the option that names one."""
+    """The error text of a request. If only the model is missing, with the option that sets it."""
     is_nameless = isinstance(error, WireError) and (error.path, error.actual) == ("/model", "nothing")
     return f"{error}; --model NAME sets it" if is_nameless else str(error)
 
 
 def may_ask() -> bool:
-    """Whether a question reaches a person. The standard output may well be for a program."""
+    """Whether a person can answer a question. Standard output may be redirected."""
     return os.isatty(0) and os.isatty(2)
 
 
 def prompt(question: str) -> None:
-    """Ask for confirmation on standard error; the caller reads the reply."""
+    """Ask for confirmation on standard error. The caller reads the reply."""
     sys.stderr.write("\n".join(wrapped(screen_of(sys.stderr), f"{question} [y/N]", _INDENT)) + " ")
     sys.stderr.flush()
 
 
 def agreed(question: str, yes: bool, unasked: str, refused: str) -> bool:
-    """Whether the user agrees. Without a terminal the result is False. `unasked` and `refused` are the messages."""
+    """Ask for agreement. Without a terminal the result is False. `unasked` and `refused` are the messages."""
     if yes:
         return True
     if not all(map(os.isatty, range(3))):
@@ -76,17 +73,16 @@ def agreed(question: str, yes: bool, unasked: str, refused: str) -> bool:
 
 
 def is_yes(answer: str) -> bool:
-    """Whether an answer to a question means yes."""
     return answer.strip().lower() in ("y", "yes")
 
 
 def write_text(text: str, screen: OutputScreen | None = None) -> None:
-    """Write text to the standard output, with signs that it can show; JSON is for `write`."""
+    """Write text to standard output, with characters that it can show. Use `write` for JSON."""
     write((screen or screen_of(sys.stdout)).encode(text) + b"\n")
 
 
 def show(options: argparse.Namespace, document: JsonValue, as_text: Callable[[OutputScreen], str]) -> None:
-    """Write a result to standard output: a JSON document with `--json`, else text in its character set."""
+    """Write a result to standard output: a JSON document with `--json`, otherwise text."""
     if options.json:
         write(encode_text(document).encode() + b"\n")
     else:
@@ -95,13 +91,13 @@ def show(options: argparse.Namespace, document: JsonValue, as_text: Callable[[Ou
 
 
 def write(data: bytes) -> None:
-    """Write to the standard output at once."""
+    """Write to standard output at once."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def write_all(pieces: Iterable[bytes]) -> None:
-    """Write pieces to standard output as they come, of any number."""
+    """Write many chunks to standard output as they arrive, buffered."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:

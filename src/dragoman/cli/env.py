@@ -1,4 +1,4 @@
-"""`dragoman env`: what a client needs to talk to the gateway, as lines for a shell."""
+"""`dragoman env`: prints the settings that a client needs to use the gateway, as lines for a shell."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from dragoman.routing.model_description import DescribedName
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "env",
-        help="print the set-up of a client as lines for a shell",
-        description='Print the variables that connect a client to the gateway: eval "$(dragoman env claude)"',
+        help="print the settings of a client as lines for a shell",
+        description=(
+            'Print the environment variables that connect a client to the gateway: eval "$(dragoman env claude)"'
+        ),
     )
     add_launch_arguments(parser)
     parser.add_argument("--shell", choices=SHELLS, help="shell of the lines (default: $SHELL)")
@@ -35,7 +37,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the shared options of printing and launching."""
     parser.add_argument("client", choices=CLIENTS, help="the program")
     parser.add_argument("--model", metavar="NAME", help="model name, as `provider/model` or a route")
     parser.add_argument("--small-model", metavar="NAME", help="model for titles and summaries (default: the same)")
@@ -44,9 +45,8 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the gateway and its key."""
-    parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
-    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument("--key-file", metavar="FILE", help="file with the gateway key (default: $DRAGOMAN_KEY)")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if it exists)")
     parser.add_argument("--gateway", metavar="URL", help="address of a running gateway (default: on this machine)")
 
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     address = named_gateway(options)
     if address is None and not settings.server.port:
-        raise DragomanError("the configuration lets the gateway take any free port; give it one in server.port")
+        raise DragomanError("the configuration lets the gateway use any free port; set server.port")
     running = find_running(settings.server) if address is None else address if is_running(address) else None
     address = address or running or addresses_of(settings.server)[0]
     client = CLIENTS[options.client]
@@ -74,19 +74,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """The configuration that the gateway has, too; of one that is named nothing is known here."""
+    """The configuration of the gateway. It is unknown if the command line only names a gateway."""
     if options.gateway is not None and options.config is None:
         return Settings()
     return configured(options.config)
 
 
 def named_gateway(options: argparse.Namespace) -> str | None:
-    """The address that the command line names, if it does."""
     return None if options.gateway is None else read_gateway(options.gateway)
 
 
 def read_gateway(text: str) -> str:
-    """The address that `--gateway` has."""
     try:
         return read_url(text)
     except ConfigError as error:
@@ -95,7 +93,7 @@ def read_gateway(text: str) -> str:
 
 
 def gateway_to_ask(options: argparse.Namespace, settings: Settings) -> str | None:
-    """The gateway that runs, if there is one; one that is named must be there."""
+    """The running gateway, if any. If the command line names one, it must be running."""
     named = named_gateway(options)
     if named is None:
         return find_running(settings.server)
@@ -105,7 +103,6 @@ def gateway_to_ask(options: argparse.Namespace, settings: Settings) -> str | Non
 
 
 def warn_of_clear_text(address: str, key: GivenKey) -> None:
-    """Warn if a key is sent in clear text over a network."""
     place = urlsplit(address)
     if place.scheme == "http" and not is_loopback(place.hostname or "") and not key.is_placeholder:
         documents.complain(f"warning: the gateway's key is sent to {address} in clear text")
@@ -114,7 +111,6 @@ def warn_of_clear_text(address: str, key: GivenKey) -> None:
 def launch_options_of(
     client: LaunchableClient, options: argparse.Namespace, settings: Settings, address: str
 ) -> LaunchOptions:
-    """The requested options, if the client supports them."""
     if client.needs_model and options.model is None:
         raise UsageError(f"{client.name} needs a model: --model NAME")
     if options.small_model is not None and not client.has_small_model:
@@ -132,7 +128,7 @@ def launch_options_of(
 def with_sizes(
     launch_options: LaunchOptions, client: LaunchableClient, settings: Settings, key: GivenKey, running: str | None
 ) -> LaunchOptions:
-    """Launch options with metadata of their models: from the running gateway, else from the configuration."""
+    """Add metadata of the models: from the running gateway, else from the configuration."""
     names = launch_options.models if client.offers_models else launch_options.requested_models
     if not names:
         return launch_options
@@ -160,9 +156,9 @@ def with_sizes(
 
 def _described(names: Sequence[str], settings: Settings, key: GivenKey, running: str | None) -> Sequence[DescribedName]:
     if running is not None:
-        # A few are quickly looked up one by one; many are requested as a whole.
+        # A few names are queried one by one; many as a full list.
         return fetch_names(running, key.sent, names=names if len(names) <= MAX_NAMES else ())
-    # The gateway is needed for this alone.
+    # Imported here, because only this case needs the gateway.
     import asyncio
 
     from dragoman.gateway.model_directory import names_table
@@ -171,14 +167,12 @@ def _described(names: Sequence[str], settings: Settings, key: GivenKey, running:
 
 
 def _configured_models(settings: Settings) -> tuple[str, ...]:
-    """Names that lead somewhere, as far as the configuration spells them out."""
     routed = [route.pattern for route in settings.routes if "*" not in route.pattern]
     served = [f"{name}/{model}" for name, provider in settings.providers.items() for model in provider.models or ()]
     return (*routed, *served)
 
 
 def default_shell(environ: Mapping[str, str]) -> str:
-    """The kind of shell that the user has."""
     if os.name == "nt":
         return "powershell"
     return {"fish": "fish", "pwsh": "powershell"}.get(PurePath(environ.get("SHELL", "")).name, "sh")

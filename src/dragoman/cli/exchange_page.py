@@ -1,4 +1,4 @@
-"""Exchange page: everything recorded of one exchange, for people. Text from outside cannot move a cursor or pose as
+"""Exchange page: formats everything recorded of one exchange. Text from outside cannot move the cursor or imitate
 another field: values with spaces are quoted, and cannot end the quotation."""
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ _LOSSES = (
     Column(heading="FEATURE"),
     Column(heading="AT", least=16),
 )
-# By the headings of `dragoman route`.
 _CANDIDATES = (
     Column(heading="#", right=True),
     Column(heading="CANDIDATE", least=24),
     *(Column(heading=heading, right=True) for heading in ("PRICE", "TTFT", "TOKENS/S", "LOSSES")),
     Column(heading="NOTE", below=True),
 )
-# Classes of tokens, then the others that cost.
 _CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
 _NONE = "-"
 _MEANING = "docs/losses.md"
@@ -134,7 +132,7 @@ def _times(exchange: RecordedExchange) -> Iterator[str]:
     if entry.first_content:
         yield f"first content after {formatting.span(entry.first_content)}"
     if speed is not None:
-        yield f"then {speed:.1f} tokens a second"
+        yield f"then {speed:.1f} tokens per second"
 
 
 def _session(exchange: RecordedExchange) -> str:
@@ -154,14 +152,14 @@ def _thread(exchange: RecordedExchange) -> str:
 
 
 def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
-    """The four token classes, which do not overlap, and their sums."""
+    """The four disjoint token classes, and their sums."""
     if tokens is None:
         return ""
     parts = (uncached_input_of(tokens), tokens.cache_read, tokens.cache_write)
     counts = (*parts, tokens.input, tokens.output, tokens.thinking)
     shown = [formatting.tokens(count, exact=exact) for count in counts]
     words = f"{shown[0]} uncached + {shown[1]} read from caches + {shown[2]} written to caches"
-    words += f" = {shown[3]} in; {shown[4]} out" + (f", of which {shown[5]} thought" if tokens.thinking else "")
+    words += f" = {shown[3]} in; {shown[4]} out" + (f", of which {shown[5]} reasoning" if tokens.thinking else "")
     words += f"; {formatting.counted(tokens.searches, 'search', 'searches')}" if tokens.searches else ""
     return words + ("; estimated" if estimated else "")
 

@@ -1,4 +1,4 @@
-"""`dragoman explain`: one request in all three protocols side by side, with what each costs in losses."""
+"""`dragoman explain`: shows one request in all three protocols side by side, with the losses of each."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dragoman.translate import LossLine, as_json, changes_in, translate_request
 from dragoman.wire.json import decode, decode_object, encode_text
 
 _GAP = "  "
-# Narrower columns than this cannot be read; a narrower terminal breaks their lines.
+# Narrower columns are unreadable. A narrower terminal breaks their lines.
 _NARROWEST = 20
-# Longer strings are shown by their beginning: base64 and prompts would bury the structure.
+# Longer strings are shortened: base64 and prompts would hide the structure.
 _MAX_STRING_LENGTH = 72
 _VERSIONS = (Column(heading="PROTOCOL"), Column(heading="COST"), Column(heading="REQUEST"))
 _LOST = tuple(Column(heading=heading) for heading in ("PROTOCOL", "FATE", "FEATURE", "AT", "NOTE"))
 
 
 class Version(Struct, frozen=True):
-    """The request in one protocol, or why it cannot be translated."""
+    """The request in one protocol, or the reason why it cannot be translated."""
 
     protocol: str
     body: JsonValue
@@ -40,10 +40,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "explain",
         help="show a request in all three protocols",
-        description="The same request in all three protocols side by side, with what each costs in losses.",
+        description="Show the same request in all three protocols side by side, with the losses of each.",
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a request; - is standard input")
-    parser.add_argument("--model", help="the model's name, where the request has none because the URL names it")
+    parser.add_argument("--model", help="the model's name, if the URL names it and the request has none")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "the ledgers")
     parser.set_defaults(run=run)
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     body = decode_object(documents.read(options.file))
     codec = recognise(body)
     if codec is None:
-        raise DragomanError("expected a request with `messages` or `input`, found neither")
+        raise DragomanError("expected a request with `messages` or `input`, got neither")
     versions = [_version(body, codec.name, name, options.model) for name in PROTOCOL_NAMES]
     screen = screen_of(sys.stdout, options.color)
     if options.json:
@@ -82,7 +82,6 @@ def _as_json(source: str, versions: list[Version]) -> str:
 
 
 def _as_rows(source: str, versions: list[Version], screen: OutputScreen, *, all_losses: bool) -> Iterator[str]:
-    """Each version whole on one line, and a line for each loss."""
     rows = [
         (version.protocol, _summary(version, source), version.problem or encode_text(version.body))
         for version in versions

@@ -1,5 +1,5 @@
-"""`dragoman forget`: erase the rows and names of a key or a session, and what is stored for the key, after a question;
-usage totals stay."""
+"""`dragoman forget`: erases the rows and names of a key or a session, and the data stored for the key, after a
+confirmation. Usage totals stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 REFUSED = 1
 _ELSEWHERE = "Not deleted: data of providers, logs of the gateway, telemetry, exports, backups"
-_NO_OWNER = "The database does not have the owner of this key: what is stored for it stays, and expires."
+_NO_OWNER = "The database does not know the owner of this key: the data stored for it stays, and expires."
 _STORED_STAYS = "stored responses, which expire (storage.response_days)"
 
 
@@ -33,10 +33,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "database and the journals, and the stored responses and conversations of the key. Totals stay. The command "
         "shows the extent and asks for confirmation.",
     )
-    parser.add_argument("--key", metavar="NAME", help="the name of a key, or whose session it is")
-    parser.add_argument("--session", metavar="ID", help="a session, as its client calls it")
+    parser.add_argument("--key", metavar="NAME", help="the name of a key, or the key of the session")
+    parser.add_argument("--session", metavar="ID", help="a session, by the client's own ID")
     parser.add_argument("--yes", action="store_true", help="do it without confirmation")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return 0
     unasked = "nothing is deleted without confirmation (--yes)"
-    if not documents.agreed("Remove it?", options.yes, unasked, "nothing was removed"):
+    if not documents.agreed("Remove it?", options.yes, unasked, "nothing was deleted"):
         return REFUSED
     with progress() as show_step:
         done = forget(record_file.database, scope, clock=now_in_micro, report_progress=show_step)
@@ -91,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stored(stored: StoredCount) -> str:
-    """The stored data in words."""
     return (
         f"{counted(stored.responses, 'response')}, {counted(stored.conversations, 'conversation')}, "
         f"{counted(stored.items, 'item')}, {counted(stored.events, 'event')}, {counted(stored.turns, 'cached turn')}"

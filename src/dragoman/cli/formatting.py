@@ -1,10 +1,9 @@
-"""Amounts: tokens, cost and times for people on a terminal, and exactly for programs."""
+"""Formatting of tokens, cost and times: rounded on a terminal, exact for programs."""
 
 from __future__ import annotations
 
 from dragoman.prices.money import NANO, dollars
 
-# The prefix of an incomplete cost.
 AT_LEAST = "≥ "
 UNPRICED = "unpriced"
 # A smaller amount is shown as "less than".
@@ -12,7 +11,7 @@ _LITTLE = NANO // 10_000
 
 
 def tokens(count: int, *, exact: bool = False) -> str:
-    """A number of tokens, in at most five letters."""
+    """A number of tokens, in at most five characters."""
     if exact or count < 10_000:
         return str(count)
     if count < 99_950:
@@ -24,14 +23,14 @@ def format_cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
     """A cost as far as known: a minimum if a part has no price, and no number without any price."""
     if unpriced and not nano:
         return UNPRICED
-    # "At least less than" means nothing: the smallest ones are shown with all digits.
+    # "At least less than" is meaningless: such small amounts are shown with all digits.
     if exact or (unpriced and nano < _LITTLE):
         return f"{AT_LEAST if unpriced else ''}{dollars(nano)}"
     return f"{AT_LEAST if unpriced else ''}{_rounded(nano)}"
 
 
 def _rounded(nano: int) -> str:
-    """Dollars to the cent, and finer the less they are; nothing that was paid reads as nothing."""
+    """Dollars to the cent, and finer below. An amount above zero is never shown as zero."""
     if not nano:
         return "$0.00"
     if nano < _LITTLE:
@@ -41,7 +40,7 @@ def _rounded(nano: int) -> str:
 
 
 def span(micro: int) -> str:
-    """A length of time: in milliseconds below a second, and with two units from a minute on."""
+    """A duration: in milliseconds below a second, with two units from a minute on."""
     if micro < 999_500:
         return f"{max(micro, 0) / 1000:.0f}ms"
     if micro < 59_950_000:

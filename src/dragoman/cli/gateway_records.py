@@ -1,4 +1,4 @@
-"""Records of a gateway elsewhere, for commands with `--gateway`: the views that they print of the file here."""
+"""Records of another gateway, for commands with `--gateway`: the same views that they print of the local database."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from dragoman.launching.admin_client import AdminClient
 
 R = TypeVar("R", bound=Struct)
-# The status of a busy gateway, the number of tries, and the pause in seconds.
+# The status of a busy gateway, the number of attempts, and the delay in seconds.
 _BUSY, _TRIES, _PAUSE = 429, 5, 1.0
 
 
 class GatewayRecords:
-    """The records of one gateway. `status` is not 0 once something was not there to be shown."""
+    """The records of one gateway. `status` is not 0 once data was missing."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
-        # Receives notes about the records.
         self.complain: Callable[[str], None] = documents.complain
         self.status = 0
 
@@ -38,7 +37,7 @@ class GatewayRecords:
         view = self._ask(path, result, _query(parameters))
         notes = self._client.notes
         if notes.incomplete:
-            self.complain(f"the latest exchanges are left out: {notes.incomplete}")
+            self.complain(f"the latest exchanges are missing: {notes.incomplete}")
             self.status = INCOMPLETE
         if notes.unassigned:
             complain_of_unassigned(notes.unassigned, self.complain)
@@ -59,7 +58,7 @@ class GatewayRecords:
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    """Declare whose records are meant: those of a configuration here, or of a gateway."""
+    """Declare the options that select the records: a configuration here, or a gateway."""
     add_config(parser)
     add_admin_gateway(parser)
 
@@ -70,19 +69,18 @@ def records_of_gateway(options: argparse.Namespace) -> GatewayRecords | None:
     if client is None:
         return None
     if options.config is not None:
-        raise UsageError("--config names records of this machine, and --gateway those of a gateway: leave one out")
+        raise UsageError("--config selects records of this machine, and --gateway those of a gateway: leave one out")
     return GatewayRecords(client)
 
 
 def quoted_name(text: str) -> str:
-    """A name from the command line as a segment of a path."""
     if not text:
-        raise UsageError("the id is empty")
+        raise UsageError("the ID is empty")
     return quote(name_of(text) or "", safe="")
 
 
 def clock_here() -> RecordFile:
-    """Days and times as clocks show them here; there is no file."""
+    """Formats days and times in the local time zone. No database is read."""
     from dragoman.records.time_range import Zone
 
     return RecordFile(database=MEMORY, zone=Zone(name="local", rules=None))

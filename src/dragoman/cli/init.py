@@ -1,4 +1,4 @@
-"""`dragoman init`: looks for keys and local servers, asks the rest, and writes a first dragoman.toml."""
+"""`dragoman init`: finds keys and local servers, asks for the rest, and writes a first dragoman.toml."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from dragoman.providers.catalogue import CatalogueEntry, catalogue
 _WIDTH = 79
 _INDENT = " " * 16
 _LOOPBACK = "127.0.0.1"
-# The exit status where there is nothing to write, or nothing was wanted.
+# The exit status if no file was written.
 NOTHING = 1
 _NOTHING_FOUND = (
-    "Nothing was found: no key of a known provider is in the environment, and no local server answers. Set a key, for "
-    "example `export OPENAI_API_KEY=…` (`dragoman providers` lists them), or start Ollama, and run `dragoman init` "
-    "again. `dragoman serve` works without: `echo` answers."
+    "Nothing found: no key of a known provider in the environment, and no running local "
+    "server. Set a key, for example `export OPENAI_API_KEY=…` (`dragoman providers` lists "
+    "the variables), or start Ollama, and run `dragoman init` again. `dragoman serve` works "
+    "without: the built-in `echo` responds."
 )
 
 
@@ -36,22 +37,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "init",
         help="write a first configuration",
-        description="Look for API keys in the environment and for local servers, and write a dragoman.toml "
-        "that uses them. It holds the names of variables and no key. A file that exists is never changed.",
+        description=(
+            "Find API keys in the environment and local servers, and write a dragoman.toml that uses "
+            "them. It contains names of variables, but no keys. An existing file is never changed."
+        ),
     )
-    parser.add_argument("--config", metavar="FILE", help="where to write (default: the user's configuration directory)")
-    parser.add_argument("--yes", action="store_true", help="do not ask: use all keys and servers that were found")
-    parser.add_argument("--key", action="store_true", help="make a gateway key, too, without asking")
+    parser.add_argument(
+        "--config", metavar="FILE", help="file to write (default: in the user's configuration directory)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask: use all keys and servers that are found")
+    parser.add_argument("--key", action="store_true", help="create a gateway key, too, without asking")
     parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write one file, or report why not."""
     path = _config_path(options.config)
     if not options.dry_run and os.path.lexists(path):
         raise DragomanError(
-            f"{path} exists and stays as it is: `dragoman check` looks at it, --config FILE writes another"
+            f"{path} exists and was not changed: `dragoman check` reads it, --config FILE writes another"
         )
     entries = catalogue()
     usable = [*with_keys(os.environ, entries), *_servers(entries)]
@@ -62,13 +66,13 @@ def run(options: argparse.Namespace) -> int:
     for number, each in enumerate(usable, 1):
         _print_lines(*_described(number, each))
     chosen, keyed = usable, options.key
-    # Without a terminal it does not ask: it would wait for ever.
+    # Without a terminal, a question would wait for ever.
     if not options.yes and sys.stdin.isatty():
         try:
             chosen = _chosen(usable)
             keyed = keyed or _confirm("Require a gateway key?")
         except EOFError:
-            _print_lines("", "Nothing was written.")
+            _print_lines("", "No file was written.")
             return NOTHING
     key = new_key() if keyed else ""
     text = render_starter_file(chosen, [each for each in usable if each not in chosen], hash_text(key) if key else "")
@@ -81,18 +85,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _config_path(named: str | None) -> Path:
-    """Where the file goes: where it will be looked for."""
     chosen = named or os.environ.get(FILE_VARIABLE)
     if chosen:
         return Path(chosen)
     directory = config_directory(os.environ)
     if directory is None:
-        raise DragomanError("there is no home to write to: name a file with --config FILE")
+        raise DragomanError("there is no home directory to write to: name a file with --config FILE")
     return directory / FILE_NAME
 
 
 def _servers(entries: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
-    """Local servers that answer; in a container those of its host, too."""
+    """Running local servers; in a container those of its host, too."""
     addresses = {name: entries[name].endpoints[0].base_url for name in LOCAL if name in entries}
     models = find_local_models(addresses)
     moved: dict[str, str] = {}
@@ -107,7 +110,7 @@ def _servers(entries: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
             title=entries[name].title,
             base_url=moved.get(name, addresses[name]),
             moved=name in moved,
-            # Names that a terminal or a file could take for something else are left out.
+            # Names with quotes or control characters are left out, because a terminal or file would misread them.
             models=tuple(model for model in models[name] if model.isprintable() and not set(model) & set("\"'\\")),
         )
         for name in addresses
@@ -126,9 +129,8 @@ def _described(number: int, provider: UsableProvider) -> list[str]:
 
 
 def _chosen(usable: Sequence[UsableProvider]) -> list[UsableProvider]:
-    """The selected providers, by their numbers or names."""
     while True:
-        words = _prompt("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
+        words = _prompt("Which ones should be used? Numbers or names; empty means all: ").replace(",", " ").split()
         if not words or words == ["all"]:
             return list(usable)
         matches = [_find_provider(word, usable) for word in words]
@@ -159,12 +161,12 @@ def _prompt(question: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Create the file, readable only by its user; an existing one stays."""
+    """Create the file, readable only by its user. An existing one stays."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise DragomanError(f"{path} exists and stays as it is") from None
+        raise DragomanError(f"{path} exists and was not changed") from None
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:
             file.write(text)
@@ -179,7 +181,7 @@ def _print_next_steps(path: Path, named: str | None, chosen: Sequence[UsableProv
         _print_lines("The gateway key is shown this once; clients send it:", f"  export DRAGOMAN_KEY={key}")
     option = f" --config {named}" if named else ""
     if not named and Path(FILE_NAME).is_file():
-        _print_lines(f"Mind {FILE_NAME} in this directory: it is read before that one.")
+        _print_lines(f"Note {FILE_NAME} in this directory: it is read instead of that one.")
     _print_lines("Next:", f"  dragoman check --live{option}", f"  dragoman serve{option}")
     model = next((f"{each.name}/{each.models[0]}" for each in chosen if each.models), "")
     if model:

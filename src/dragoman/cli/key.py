@@ -1,5 +1,5 @@
-"""`dragoman key`: keys that open the gateway: made, listed, changed, rotated and revoked, on its machine or with
-`--gateway`. A key text is printed once, as the first line of standard output; notes go to standard error."""
+"""`dragoman key`: creates, lists, changes, rotates and revokes gateway keys, on the gateway's machine or with
+`--gateway`. A key text is printed once, as the first line of standard output. Notes go to standard error."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from dragoman.identities.views import AuditView, IssuedKey, KeyView
 
 _DEFAULT_NAME = "default"
-# Changes that are listed unless stated.
 _AUDITED = 50
-# Warnings that are printed at a time.
 _WARNED = 20
-# More than any file has, and less than the largest number of a database.
+# More keys than any database has, and less than its largest number.
 _MOST = 1 << 60
 
 
 class KeySource(Protocol):
-    """The keys of one gateway, in the file of this machine or behind an admin API. `place` says where."""
+    """The keys of one gateway: in the local database or behind an admin API. `place` names it."""
 
     place: str
 
@@ -59,40 +57,45 @@ class KeySource(Protocol):
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "key",
-        help="make and manage keys that open the gateway",
-        description="Keys that open the gateway. They are in the file of storage.path, which holds their hashes alone; "
-        "a running gateway follows within a second. With --gateway they are those of another machine.",
+        help="create and manage gateway keys",
+        description=(
+            "Gateway keys of clients. The database (storage.path) stores only their hashes. A "
+            "running gateway applies changes within a second. With --gateway, the keys of another "
+            "machine."
+        ),
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    new = actions.add_parser("new", help="make one", description="Make a key and print it, once.")
+    new = actions.add_parser("new", help="make one", description="Create a key and print it, once.")
     new.add_argument(
-        "name", nargs="?", default=_DEFAULT_NAME, metavar="NAME", help=f"its name; {_DEFAULT_NAME} if left out"
+        "name", nargs="?", default=_DEFAULT_NAME, metavar="NAME", help=f"its name (default: {_DEFAULT_NAME})"
     )
     add_members(new, of_new_key=True)
     new.add_argument("--print", action="store_true", help="print lines for the configuration, and store nothing")
-    list_all = actions.add_parser("list", help="list all", description="List all keys, also of the configuration.")
-    show = actions.add_parser("show", help="show one", description="Show what a key permits.")
+    list_all = actions.add_parser(
+        "list", help="list all", description="List all keys, including those of the configuration."
+    )
+    show = actions.add_parser("show", help="show one", description="Show the rights of a key.")
     change = actions.add_parser(
-        "set", help="change one", description="Set members of a key; members that are left out stay as they are."
+        "set", help="change one", description="Set members of a key. Other members stay unchanged."
     )
     rotate = actions.add_parser(
         "rotate",
         help="replace its text",
-        description="Print a new text of a key, once; the former one ends later.",
+        description="Print a new text for a key, once. The former text stays valid for a time.",
     )
-    revoke = actions.add_parser("revoke", help="end one", description="End a key for ever. Its name is not used again.")
+    revoke = actions.add_parser(
+        "revoke", help="end one", description="Revoke a key for ever. Its name cannot be used again."
+    )
     imports = actions.add_parser(
         "import",
         help="import keys of LiteLLM",
         description="Import keys by their hashes, so that users keep their keys: what LiteLLM sends for "
         "/key/list?return_full_object=true, an array of rows, or a row on each line. All keys are imported, or none.",
     )
-    imports.add_argument("file", metavar="FILE", help="the file, - for standard input")
-    imports.add_argument(
-        "--ignore", action="append", default=[], metavar="FIELDS", help="fields that need not be carried over"
-    )
-    imports.add_argument("--skip-refused", action="store_true", help="import the others where keys are refused")
-    imports.add_argument("--dry-run", action="store_true", help="say what would be done, and do no more")
+    imports.add_argument("file", metavar="FILE", help="the file; - is standard input")
+    imports.add_argument("--ignore", action="append", default=[], metavar="FIELDS", help="fields that may be lost")
+    imports.add_argument("--skip-refused", action="store_true", help="import the other keys if some are rejected")
+    imports.add_argument("--dry-run", action="store_true", help="only show what would be imported")
     for action in (show, change, rotate, revoke):
         action.add_argument("name", metavar="NAME", help="the name of the key")
     add_members(change, of_new_key=False)
@@ -109,7 +112,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     audit = actions.add_parser("audit", help="list changes", description="List changes of keys, the latest first.")
     audit.add_argument(
-        "-n", dest="most", type=int, default=_AUDITED, metavar="N", help=f"how many (default: {_AUDITED})"
+        "-n", dest="most", type=int, default=_AUDITED, metavar="N", help=f"number of changes (default: {_AUDITED})"
     )
     runs = {
         new: run_new,
@@ -130,7 +133,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_new(options: argparse.Namespace) -> int:
-    """Make a key, in the file or as lines of the configuration."""
+    """Create a key, in the database or as lines for the configuration."""
     problem = name_problem(options.name)
     if problem is not None:
         raise UsageError(str(problem))
@@ -141,7 +144,7 @@ def run_new(options: argparse.Namespace) -> int:
     keys = _keys(options, settings)
     issued = keys.create(options.name, members)
     _show_issued(options, issued)
-    documents.complain(f"{options.name} is in {keys.place}; the key is shown this once")
+    documents.complain(f"{options.name} is stored in {keys.place}; the key is shown only now")
     _warn(list(keys.warnings(issued.identity)))
     if options.gateway is None:
         _note_of_open_gateway(settings)
@@ -149,7 +152,6 @@ def run_new(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """List all keys."""
     from dragoman.cli.key_report import keys_as_text
 
     keys, count = _keys(options), 0
@@ -174,27 +176,24 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Show one key."""
     _show(options, _keys(options).get(_name(options)))
     return 0
 
 
 def run_set(options: argparse.Namespace) -> int:
-    """Change a key."""
     settings = _settings(options)
     members = _members(options, settings, options.remove)
     if members == KeyMembers():
-        raise UsageError("nothing to set: name a member, as in --models 'fast', or --remove MEMBER")
+        raise UsageError("nothing to set: name a member, for example --models 'fast', or --remove MEMBER")
     keys = _keys(options, settings)
     view = keys.change(_name(options), members)
     _show(options, view)
-    documents.complain(f"{view.name} is changed in {keys.place}")
+    documents.complain(f"{view.name} was changed in {keys.place}")
     _warn(list(keys.warnings(view)))
     return 0
 
 
 def run_rotate(options: argparse.Namespace) -> int:
-    """Give a key another text."""
     from dragoman.records.time_range import duration_of
 
     grace = duration_of("--grace", options.grace)
@@ -204,33 +203,30 @@ def run_rotate(options: argparse.Namespace) -> int:
     former = "ends now" if until is None else f"is accepted until {until}"
     _show_issued(options, issued)
     documents.complain(
-        f"{issued.identity.name} is rotated in {keys.place}; the key is shown this once, the former one {former}"
+        f"{issued.identity.name} was rotated in {keys.place}; the key is shown only now, the former one {former}"
     )
     return 0
 
 
 def run_revoke(options: argparse.Namespace) -> int:
-    """End a key."""
     keys = _keys(options)
     view = keys.revoke(_name(options))
     _show(options, view)
-    documents.complain(f"{view.name} is revoked in {keys.place}, for ever")
+    documents.complain(f"{view.name} was revoked in {keys.place}, for ever")
     return 0
 
 
 def run_audit(options: argparse.Namespace) -> int:
-    """List changes of keys."""
     from dragoman.cli.key_report import audit_as_text
 
     if options.most < 1:
-        raise UsageError(f"-n: {options.most} is no number of changes")
+        raise UsageError(f"-n: {options.most} is not a number of changes")
     changes = _keys(options).audit(min(options.most, _MOST))
     documents.show(options, msgspec.to_builtins(changes), lambda screen: audit_as_text(changes, screen))
     return 0
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Import keys of another gateway."""
     from dragoman.cli.key_file import KeyFile
     from dragoman.cli.key_import import imported
     from dragoman.cli.key_report import import_as_text
@@ -246,17 +242,17 @@ def run_import(options: argparse.Namespace) -> int:
     documents.show(options, msgspec.to_builtins(view), lambda screen: import_as_text(view, screen))
     accepted = counted(len(view.keys) - view.refused, "key")
     if view.imported:
-        documents.complain(f"{accepted} imported into {settings.storage.path}; {view.refused} refused")
+        documents.complain(f"{accepted} imported into {settings.storage.path}; {view.refused} rejected")
         _note_of_open_gateway(settings)
     else:
-        documents.complain(f"nothing was imported: {accepted} accepted, {view.refused} refused")
+        documents.complain(f"nothing was imported: {accepted} accepted, {view.refused} rejected")
     if view.refused and not view.imported and not options.skip_refused:
         documents.complain("--skip-refused imports the accepted keys")
     return REFUSED if view.refused and not options.skip_refused else 0
 
 
 def _warn(warnings: list[str]) -> None:
-    """Print warnings about keys, the first ones where there are many."""
+    """Print warnings about keys, up to `_WARNED`."""
     for warning in warnings[:_WARNED]:
         documents.complain(f"warning: {warning}")
     if len(warnings) > _WARNED:
@@ -264,20 +260,19 @@ def _warn(warnings: list[str]) -> None:
 
 
 def _note_of_open_gateway(settings: Settings) -> None:
-    """Report it if only the file keeps the gateway closed."""
+    """Warn if only the keys of the database protect the gateway."""
     if not settings.keys and not settings.keys_table:
         documents.complain(
-            "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"
+            "note: without this database the gateway needs no key; an empty [keys] in the configuration prevents that"
         )
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    """The configuration of this machine, which says nothing about a gateway that is named."""
+    """The configuration of this machine. It is unknown for a gateway that the command line names."""
     return Settings() if options.gateway is not None and options.config is None else configured(options.config)
 
 
 def _keys(options: argparse.Namespace, settings: Settings | None = None) -> KeySource:
-    """The keys of the gateway that is named, or of the file of this machine."""
     from dragoman.cli.key_file import KeyFile
     from dragoman.cli.key_gateway import KeyGateway
 
@@ -334,7 +329,7 @@ def _show_issued(options: argparse.Namespace, issued: IssuedKey) -> None:
 
 
 def _as_json(keys: Iterable[KeyView]) -> Iterator[bytes]:
-    """One document, which is written as keys are read: there may be 100,000."""
+    """One document, written while keys are read: there may be 100,000."""
     yield b'{"keys":['
     for number, key in enumerate(keys):
         yield (b"," if number else b"") + escaped(msgspec.json.encode(key))

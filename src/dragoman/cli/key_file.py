@@ -1,5 +1,5 @@
-"""Key file: gateway keys as `dragoman key` reads and changes them on the gateway's machine: those of the database, and
-beside them, unchangeable here, those of the configuration."""
+"""Key file: gateway keys of the local database, as `dragoman key` reads and changes them. Keys of the configuration are
+listed too, but cannot be changed."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ _PAGE = 1000
 
 
 def clock() -> float:
-    """The time it is, in seconds."""
     return now_in_micro() / 1_000_000
 
 
 def database_of(settings: Settings) -> DatabaseLocation:
-    """The database that has the keys."""
     if not settings.storage.is_persistent:
         raise DragomanError(
-            "storage.path names no file, so the gateway has the keys of its configuration alone: "
-            "dragoman key new NAME --print makes the lines for one"
+            "storage.path names no file, so the gateway has only the keys of its configuration: "
+            "`dragoman key new NAME --print` prints the lines for one"
         )
     return settings.storage.location
 
 
 class KeyFile:
-    """The keys of one gateway. Each call opens the file anew, for as short as it takes."""
+    """The keys of one gateway. Each call opens the database briefly."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -59,7 +57,6 @@ class KeyFile:
         self.place = str(self.database)
 
     def list_all(self) -> Iterator[KeyView]:
-        """All keys in the order of their names."""
         now, after = clock(), ""
         with self._open(read_only=True) as file:
             while True:
@@ -71,7 +68,7 @@ class KeyFile:
                 after = page.next
 
     def get(self, name: str) -> KeyView:
-        """One key; of two with the same name that of the configuration, which is the one in force."""
+        """One key. If both sources have the name, the key of the configuration, which is in force."""
         if name in self._configured:
             return configured_view_of(self._configured[name], clock())
         with self._open(read_only=True) as file:
@@ -81,7 +78,6 @@ class KeyFile:
         return view_of(stored, clock())
 
     def create(self, name: str, members: KeyMembers) -> IssuedKey:
-        """Make a key."""
         text = new_key()
         with self._open() as file:
             stored = file.changes.create(
@@ -90,26 +86,24 @@ class KeyFile:
         return IssuedKey(key=text, identity=view_of(stored, clock()))
 
     def change(self, name: str, members: KeyMembers) -> KeyView:
-        """Set and remove members of a key."""
         with self._open_for(name) as file:
             stored = file.changes.change(name, members, maker=LOCAL_MAKER)
         return view_of(stored, clock())
 
     def rotate(self, name: str, grace: float) -> IssuedKey:
-        """Give a key another text; the former one is accepted for `grace` seconds."""
+        """Give a key a new text. The former one is accepted for `grace` seconds."""
         text = new_key()
         with self._open_for(name) as file:
             stored = file.changes.rotate(name, digest_of(text), grace, maker=LOCAL_MAKER)
         return IssuedKey(key=text, identity=view_of(stored, clock()))
 
     def revoke(self, name: str) -> KeyView:
-        """End a key for ever."""
         with self._open_for(name) as file:
             stored = file.changes.revoke(name, maker=LOCAL_MAKER)
         return view_of(stored, clock())
 
     def refusals(self, keys: Sequence[ImportedKey]) -> dict[str, KeyChangeError]:
-        """Why keys cannot be imported, by their names; nothing is changed."""
+        """The reasons why keys cannot be imported, by name. Nothing is changed."""
         try:
             with self._open() as file, file.trial():
                 file.changes.import_all(keys, maker=LOCAL_MAKER, configured=configured_names(self._settings))
@@ -118,12 +112,10 @@ class KeyFile:
         return {}
 
     def import_all(self, keys: Sequence[ImportedKey]) -> None:
-        """Make keys of another gateway, all or none."""
         with self._open() as file:
             file.changes.import_all(keys, maker=LOCAL_MAKER, configured=configured_names(self._settings))
 
     def audit(self, limit: int) -> AuditView:
-        """The latest changes of keys."""
         with self._open(read_only=True) as file:
             return audit_view_of(file.identities.audit(None, limit + 1), limit)
 
@@ -140,7 +132,7 @@ class KeyFile:
 
     @contextmanager
     def _open_for(self, name: str) -> Iterator[IdentityFile]:
-        """Open the file to change a key that is there."""
+        """Open the database to change an existing key."""
         with self._open(read_only=True) as file:
             is_stored = file.identities.get(name) is not None
         if name in self._configured and not is_stored:
@@ -153,13 +145,12 @@ class KeyFile:
 
 
 def _by_name(problem: KeyChangeError) -> tuple[str, KeyChangeError]:
-    """The name of the key that a problem of an import is about, and the problem without it."""
+    """The name of the key that an import problem concerns, and the problem without it."""
     name, _, member = problem.member.partition(": ")
     return name, type(problem)(member, problem.problem, problem.remedy)
 
 
 def missing_key(name: str) -> KeyMissing:
-    """The error for a name that no key has."""
-    # A name that is none may be a key text.
+    # An invalid name may be a key text.
     which = f"key {name}" if name_problem(name) is None else "such key"
     return KeyMissing("", f"there is no {which}", "dragoman key list shows all keys")

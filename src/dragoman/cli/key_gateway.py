@@ -1,4 +1,5 @@
-"""Key gateway: gateway keys as `dragoman key --gateway URL` reads and changes them, through the admin API."""
+"""Key gateway: gateway keys of another gateway, as `dragoman key --gateway URL` reads and changes them through the
+admin API."""
 
 from __future__ import annotations
 
@@ -17,15 +18,14 @@ _PAGE = 1000
 
 
 class KeyGateway:
-    """The keys of one gateway, changed with the rights of the key that asks. A change says which state it was made
-    from, so that it undoes no other change."""
+    """The keys of one gateway, changed with the rights of the calling key. A change states the generation that it is
+    based on, so that it undoes no other change."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
         self.place = client.address
 
     def list_all(self) -> Iterator[KeyView]:
-        """All keys in the order of their names."""
         page = self._client.get("/keys", KeysView, {"n": _PAGE})
         yield from page.keys
         while page.next is not None:
@@ -33,31 +33,26 @@ class KeyGateway:
             yield from page.keys
 
     def get(self, name: str) -> KeyView:
-        """One key."""
         return self._client.get(_path(name), KeyView)
 
     def create(self, name: str, members: KeyMembers) -> IssuedKey:
-        """Make a key."""
         body = msgspec.json.encode({"name": name, **msgspec.to_builtins(members)})
         return self._client.send("POST", "/keys", IssuedKey, body)
 
     def change(self, name: str, members: KeyMembers) -> KeyView:
-        """Set and remove members of a key."""
         body, generation = msgspec.json.encode(members), self.get(name).generation
         return self._client.send("PATCH", _path(name), KeyView, body, generation=generation)
 
     def rotate(self, name: str, grace: float) -> IssuedKey:
-        """Give a key another text; the former one is accepted for `grace` seconds."""
+        """Give a key a new text. The former one is accepted for `grace` seconds."""
         check_grace(grace)
         body, generation = msgspec.json.encode({"grace": grace}), self.get(name).generation
         return self._client.send("POST", f"{_path(name)}/rotate", IssuedKey, body, generation=generation)
 
     def revoke(self, name: str) -> KeyView:
-        """End a key for ever."""
         return self._client.send("DELETE", _path(name), KeyView, generation=self.get(name).generation)
 
     def audit(self, limit: int) -> AuditView:
-        """The latest changes of keys."""
         view = self._client.get("/audit", AuditView, {"n": min(limit, _PAGE)})
         while view.next is not None and len(view.changes) < limit:
             rest = min(limit - len(view.changes), _PAGE)
@@ -66,12 +61,12 @@ class KeyGateway:
         return view
 
     def warnings(self, key: KeyView) -> Iterator[str]:
-        """Entries that match no name, in the lists of the key that was made or changed last."""
+        """Entries that match no name, in the lists of the key that was created or changed last."""
         return iter(self._client.notes.warnings)
 
 
 def _path(name: str) -> str:
-    # A name that is none may be a key text, which is not sent as an address.
+    # An invalid name may be a key text, which must not be sent in a URL.
     if name_problem(name) is not None:
         raise missing_key(name)
     return f"/keys/{name}"

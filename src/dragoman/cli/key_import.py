@@ -1,4 +1,4 @@
-"""Key import: keys of a file, as `dragoman key import` makes them: all, or none, or all that are not refused."""
+"""Key import for `dragoman key import`: all keys of a file, or none, or all that are not rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMPORTED, ACCEPTED, REFUSED = "imported", "accepted", "refused"
 def imported(
     key_file: KeyFile, content: bytes, ignored: frozenset[str], *, skip_refused: bool, dry_run: bool
 ) -> ImportView:
-    """Import the keys of a file, and report every one: what the file has wrong, and what the database refuses."""
+    """Import the keys of a file, and report each one with the problems of the file and of the database."""
     lines = read_litellm_keys(content, ignored)
     refusals = key_file.refusals([line.key for line in lines if line.key is not None])
     problems = [line.problem or refusals.get(line.name) for line in lines]

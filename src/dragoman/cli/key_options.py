@@ -31,28 +31,28 @@ _LISTS = {
 
 
 def add_members(parser: argparse.ArgumentParser, *, of_new_key: bool) -> None:
-    """Declare the members of a key; what is left out has a default for a new key alone."""
-    role, rest = (f" (default: {ROLES[0]})", "; left out, all") if of_new_key else ("", "")
+    """Declare the members of a key. Only a new key has defaults for omitted options."""
+    role, rest = (f" (default: {ROLES[0]})", "; default: all") if of_new_key else ("", "")
     parser.add_argument("--role", metavar="ROLE", help=f"{', '.join(ROLES)}{role}")
     for name, text in _LISTS.items():
         parser.add_argument(f"--{name}", metavar="LIST", help=f"{text}{rest}")
     parser.add_argument(
-        "--tag", action="append", metavar="NAME=VALUE", help="copied into records; may be repeated, for all tags of it"
+        "--tag", action="append", metavar="NAME=VALUE", help="copied into records; may be repeated; replaces all tags"
     )
-    parser.add_argument("--expires", metavar="WHEN", help="90d, 24h, a date, which is included, or a date and time")
+    parser.add_argument("--expires", metavar="WHEN", help="90d, 24h, a date (included), or a date and time")
     parser.add_argument(
         "--strict",
         nargs="?",
         const="true",
         choices=("true", "all"),
-        help="refuse requests whose translation changes the response; `all` refuses every loss",
+        help="reject requests whose translation changes the response; `all` rejects every loss",
     )
-    parser.add_argument("--concurrency", type=int, metavar="N", help="how many requests it may have at a time")
+    parser.add_argument("--concurrency", type=int, metavar="N", help="maximum concurrent requests")
 
 
 def read_members(options: argparse.Namespace, zone: Zone, now: int, removed: Sequence[str] = ()) -> KeyMembers:
-    """The members that options set or remove; the time is in seconds. Complains of every problem, and raises an
-    error for the last."""
+    """The members that options set or remove. The time is in seconds. Prints every problem, and raises an error for the
+    last."""
     members = KeyMembers(
         role=_given(options.role),
         models=_list(options.models),

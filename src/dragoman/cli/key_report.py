@@ -1,4 +1,4 @@
-"""Key report: gateway keys as tables for people, and their number."""
+"""Key report: formats gateway keys as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _STYLES = {
     KeyState.EXPIRED.value: YELLOW,
     KeyState.REVOKED.value: RED,
 }
-# Members that are lists.
 _LISTS = ("models", "providers", "addresses", "paths")
 _COLUMNS = (
     Column(heading="NAME", least=8),
@@ -46,7 +45,6 @@ _NEVER, _NONE = "never", "-"
 
 
 def keys_as_text(keys: Iterable[KeyView], screen: OutputScreen) -> str:
-    """Keys as rows."""
     rows = [
         (
             key.name,
@@ -64,7 +62,6 @@ def keys_as_text(keys: Iterable[KeyView], screen: OutputScreen) -> str:
 
 
 def key_as_text(key: KeyView, screen: OutputScreen) -> str:
-    """All about one key."""
     columns = (Column(heading="KEY"), Column(heading=key.name, least=24, styles=_STYLES))
     return "\n".join(table(screen, columns, list(_members(key))))
 
@@ -89,13 +86,11 @@ def _members(key: KeyView) -> Iterator[tuple[str, str]]:
 
 
 def audit_as_text(view: AuditView, screen: OutputScreen) -> str:
-    """Changes as rows, the latest first."""
     rows = [(each.time, each.actor, each.action, each.subject, "; ".join(_changes(each))) for each in view.changes]
     return "\n".join(table(screen, _AUDIT, rows))
 
 
 def import_as_text(view: ImportView, screen: OutputScreen) -> str:
-    """What became of each key of a file, in its order."""
     rows = [(each.location, each.name, each.result, "; ".join(_reasons(each))) for each in view.keys]
     return "\n".join(table(screen, _IMPORT, rows))
 
@@ -107,7 +102,7 @@ def _reasons(key: ImportedKeyView) -> Iterator[str]:
 
 
 def _changes(entry: AuditEntryView) -> Iterator[str]:
-    """The changed members, such as `models: fast -> *`; a revoked key has lost all, which needs no list."""
+    """The changed members, such as `models: fast -> *`. A revoked key has lost all, which needs no list."""
     after = entry.after
     if after.revoked is not None:
         return
@@ -119,7 +114,6 @@ def _changes(entry: AuditEntryView) -> Iterator[str]:
 
 
 def _audited(key: AuditedKeyView) -> dict[str, str]:
-    """The members of a key that are not as if left out."""
     return {
         "role": key.role,
         **{name: "" if getattr(key, name) is None else _list(getattr(key, name)) for name in _LISTS},
@@ -146,17 +140,17 @@ def _tags(tags: Mapping[str, str]) -> str:
 
 
 def describe_keys(settings: Settings, stored: IdentityCount | None) -> str:
-    """The number of accepted gateway keys by their source, and the meaning of none."""
+    """The number of accepted gateway keys by their source, and the consequence if there are none."""
     configured = len(settings.keys)
     if stored is None:
-        return f"{configured or 'none'} in the configuration; those of the database cannot be read"
+        return f"{configured or 'none'} in the configuration; cannot read those of the database"
     if stored.accepted:
         in_database = f"{stored.accepted} in the database"
         return f"{configured} in the configuration, {in_database}" if configured else in_database
     if configured:
         return str(configured)
     if stored.total:
-        return "none, but the database has revoked or expired ones: every request is refused"
+        return "none, but the database has revoked or expired ones: every request is rejected"
     if settings.keys_table:
-        return "none, but [keys] exists: every request is refused"
-    return "none: every client that reaches it may use it"
+        return "none, but [keys] exists: every request is rejected"
+    return "none: every client that reaches the gateway may use it"

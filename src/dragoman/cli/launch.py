@@ -1,4 +1,5 @@
-"""`dragoman launch`: a client in front of the gateway, which is started for it if none is running (decision 30)."""
+"""`dragoman launch`: starts a client with the settings for the gateway, and the gateway if none is running (decision
+30)."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ from dragoman.wire.json import encode
 NAME = "launch"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 _LAUNCH_ARGUMENTS = ("model", "small_model", "context", "key_file", "config", "gateway")
-# With these options a client prints something about itself and calls no gateway.
+# Options with which a client prints information and calls no gateway.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 # An interrupt is a normal end of a client.
 _ENDED_WELL = (0, 128 + signal.SIGINT)
@@ -68,15 +69,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_launch_arguments(parser)
     parser.add_argument("--name", metavar="NAME", help="name of the launch (default: generated)")
-    parser.add_argument("--log", metavar="FILE", help="log file of a gateway that is started, with mode 0600")
+    parser.add_argument("--log", metavar="FILE", help="log file of a started gateway, with mode 0600")
     parser.set_defaults(run=run, arguments=[])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the client to its end; its exit status is ours."""
     client = CLIENTS[options.client]
     if options.name is not None and not _is_name(options.name):
-        raise UsageError("--name is 1 to 64 letters, digits, dots, hyphens and underscores")
+        raise UsageError("--name must have 1 to 64 letters, digits, dots, hyphens and underscores")
     settings = settings_of(options)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
@@ -120,16 +120,16 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
         try:
             address = find_running(settings.server)
         except ForeignProcessError as error:
-            documents.complain(f"note: {error}; another is started (--gateway insists on it)")
+            documents.complain(f"note: {error}; another gateway is started (--gateway requires this one)")
             return None
     if address is not None and options.log is not None:
-        documents.complain(f"note: the gateway at {address} was running already, its log is where it was started")
+        documents.complain(f"note: the gateway at {address} was already running; its log is where it was started")
     return address
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
-    """Refuse unknown models: clients report them badly. A running gateway may have another configuration."""
-    # Here, so that the other commands start without a server's modules.
+    """Reject unknown models, which clients report badly. A running gateway may have another configuration."""
+    # Imported here, so that other commands start without a server's modules.
     from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES
     from dragoman.identities.identity import ALL_RIGHTS
@@ -139,15 +139,15 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     resolver.listed = lambda provider: local_models.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
         try:
-            # Claude Code takes this end for itself.
+            # Claude Code interprets this suffix itself.
             resolver.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES, ALL_RIGHTS)
         except UnknownModel as error:
-            raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
+            raise DragomanError(f"{error} (a provider exists once its key is set: `dragoman providers`)") from None
 
 
 def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) -> AbstractContextManager[str]:
-    """The running gateway, or one that is started for this client. A configuration found here is not named to it: that
-    would trust the file as if the user had named it."""
+    """The running gateway, or one that is started for this client. A found configuration file is not passed to it by
+    name: that would trust the file as if the user had named it."""
     if running is not None:
         return nullcontext(running)
     named = ["--config", options.config] if options.config else []
@@ -164,7 +164,7 @@ def _plan(
 
 
 def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
-    """The counts of the gateway; None without a response, which is no reason to fail."""
+    """The counts of the gateway. None without a response, which must not fail the command."""
     try:
         return launch_of(address, key.sent, name)
     except DragomanError:
@@ -174,14 +174,14 @@ def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
 def _sum_up(
     client: LaunchableClient, options: argparse.Namespace, status: int, launch: Launch | None, before: Launch | None
 ) -> None:
-    """Show the totals of the client's run, and how its session is resumed, unless the run failed."""
+    """Show the totals of the client's run, and how to resume its session, unless the run failed."""
     named = f"{options.name}: " if options.name else ""
     if launch is None or before is None:
         documents.complain(f"{named}the gateway does not report the totals of the run")
     elif launch.requests:
         documents.complain(named + summary(launch, before))
         if launch.session and status in _ENDED_WELL and sys.stdout.isatty():
-            # The client's hint, which was just shown, names a file or a provider that no longer exists.
+            # The client's own hint, just shown, names a file or a provider that no longer exists.
             documents.complain("to resume the session:", _again(client, options, launch.session))
     elif _ASIDE.isdisjoint(options.arguments):
         reasons = f"it sent no request, ended early, or uses another address ({client.elsewhere})"
@@ -189,7 +189,6 @@ def _sum_up(
 
 
 def _again(client: LaunchableClient, options: argparse.Namespace, session: str) -> str:
-    """The command that resumes a session."""
     given = [
         (f"--{name.replace('_', '-')}", value)
         for name in _LAUNCH_ARGUMENTS
@@ -212,7 +211,6 @@ def _hint(client: LaunchableClient) -> None:
         documents.complain(f"note: {client.hint}")
 
 
-# The status for an unknown name.
 _UNKNOWN = 404
 _NO_KEY = 401
 _FORBIDDEN = 403
@@ -237,8 +235,8 @@ class _RoutePage(Struct):
 def preflight(
     client: LaunchableClient, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str
 ) -> None:
-    """Check the requested models at the gateway; an error if one of them cannot be used."""
-    # Here, so that the other commands start without it.
+    """Check the requested models at the gateway. An unusable one is an error."""
+    # Imported here, so that other commands start without it.
     from concurrent.futures import ThreadPoolExecutor
 
     if key.sent and _calls_no_model(key, address):
@@ -264,29 +262,29 @@ def preflight(
 
 
 def _calls_no_model(key: GivenKey, address: str) -> bool:
-    """Whether a key is a viewer's; False if the gateway does not say, as an older one, or one that does not take it."""
+    """Whether a key is a viewer's. False if the gateway does not report it, such as an older one."""
     from dragoman.launching.admin_client import AdminClient
 
     try:
         permissions = AdminClient(address, key.sent).get("/me", _Permissions)
     except DragomanError:
-        # The checks of models report what is wrong.
+        # The checks of models report the problem.
         return False
-    # The operator of an open gateway reads as a viewer does, and calls models too.
+    # The operator of an open gateway may read like a viewer, but also call models.
     return permissions.role == VIEWER and permissions.source in (FILE, DATABASE)
 
 
 def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
-    """Notes about a model before its client is started; an error if it cannot be used."""
+    """Notes about a model before its client is started. An unusable model is an error."""
     try:
         page = _route_page(name, key, address)
     except PageError as error:
         if error.status == _UNKNOWN:
             raise DragomanError(error.reason) from None
         if error.status == _NO_KEY:
-            raise DragomanError(f"the gateway at {address} does not take the key: {error.reason}") from None
+            raise DragomanError(f"the gateway at {address} rejected the key: {error.reason}") from None
         if error.status == _FORBIDDEN and key.sent:
-            # Its requests for the model would be refused, too.
+            # The client's requests for the model would be rejected, too.
             raise DragomanError(error.reason) from None
         return [str(error)]
     try:
@@ -301,7 +299,7 @@ def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[s
 
 
 def _route_page(name: str, key: GivenKey, address: str) -> JsonObject:
-    """Where a request would go. Providers are called for it if the key may have that: only an admin may."""
+    """The plan for a request. An admin's key also makes the gateway call providers for it."""
     body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
     try:
         return route_of(address, key.sent, {"model": name, "check": "1"}, body, "dragoman")
@@ -312,7 +310,7 @@ def _route_page(name: str, key: GivenKey, address: str) -> JsonObject:
 
 
 def _with_address(target: _Target, settings: Settings) -> str:
-    """What is wrong with a target; with the address from the configuration, which its user may read."""
+    """The problem of a target, with the address from the configuration, which its user may read."""
     name = target.target.partition("/")[0]
     provider = settings.providers.get(name)
     if provider is None or not target.words.startswith(f"{name} ") or target.words.startswith(f"{name} at "):

@@ -1,4 +1,4 @@
-"""The ledger on a terminal: a table for people, or machine-readable (JSON)."""
+"""Loss ledger output: a table, or JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _COLUMNS = (
 
 
 def as_json(losses: Sequence[LossLine]) -> str:
-    """The ledger as one JSON array."""
     return encode_text(translate.as_json(losses))
 
 
 def as_table(losses: Sequence[LossLine], screen: OutputScreen, *, all_losses: bool = False) -> str:
-    """The ledger as a table; the notes go on below. Without `all_losses`, bookkeeping is a number."""
+    """The ledger as a table. Without `all_losses`, bookkeeping is only counted."""
     if not losses:
-        return "nothing was lost"
+        return "no losses"
     listed = losses if all_losses else changes_in(losses)
     rows = [(loss["fate"], loss["feature"], loss["at"], loss["note"]) for loss in listed]
     lines = table(screen, _COLUMNS, rows) if rows else []
@@ -34,7 +33,6 @@ def as_table(losses: Sequence[LossLine], screen: OutputScreen, *, all_losses: bo
 
 
 def left_out(bookkeeping: int, listed: int) -> list[str]:
-    """The number of losses that a list leaves out."""
     if not bookkeeping:
         return []
     number = formatting.counted(bookkeeping, "bookkeeping loss", "bookkeeping losses")

@@ -1,4 +1,4 @@
-"""`dragoman logs`: the exchanges, a line each, as they come with `-f`; with an id all that is known of one."""
+"""`dragoman logs`: prints one line per exchange, with `-f` as they arrive; with an ID, everything recorded of one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
-# Maximum requests per query while following.
 _AT_ONCE = 1000
 # Interval of queries, in milliseconds.
 _EVERY = 1000
@@ -50,36 +49,37 @@ _EVERY = 1000
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "logs",
-        help="show the exchanges, or all that is known of one",
-        description="The exchanges that went through the gateway, one line each, the latest last. With an id, all that "
-        "is known of that one: every attempt, every loss, and what it cost.",
+        help="show requests, or everything recorded of one",
+        description=(
+            "Show the requests of the gateway, one line each, the latest last. With an ID, show "
+            "everything recorded of that request: every attempt, every loss, and the cost."
+        ),
     )
     parser.add_argument(
-        "id", nargs="?", metavar="ID", help="an exchange: its id or how that begins, the provider's, or the answer's"
+        "id", nargs="?", metavar="ID", help="a request: the start of its ID, the provider's ID, or the response ID"
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with those that come")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue with new requests")
     add_since(parser, "")
-    parser.add_argument("--key", metavar="NAME", help="of this gateway key alone")
-    parser.add_argument("--model", metavar="NAME", help="asked for or served; * stands for anything")
-    parser.add_argument("--session", metavar="ID", help="of this session alone, or of one whose id begins so")
-    parser.add_argument(
-        "--thread", metavar="NUMBER", type=int, help="of this thread alone, as `dragoman session` has it"
-    )
-    parser.add_argument("--errors", action="store_true", help="those that were refused, failed or crashed")
+    parser.add_argument("--key", metavar="NAME", help="only this gateway key")
+    parser.add_argument("--model", metavar="NAME", help="requested or served model; * matches any text")
+    parser.add_argument("--session", metavar="ID", help="only this session, or the start of its ID")
+    parser.add_argument("--thread", metavar="NUMBER", type=int, help="only this thread, as in `dragoman session`")
+    parser.add_argument("--errors", action="store_true", help="only rejected, failed or crashed requests")
     add_all_losses(parser, "lines and the page of one")
-    parser.add_argument("--ids", action="store_true", help="with the id of each, however little room there is")
-    parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
+    parser.add_argument("--ids", action="store_true", help="always with the ID of each request")
+    parser.add_argument(
+        "-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"number of requests (default: {_USUAL})"
+    )
     parser.add_argument("--json", action="store_true", help="machine-readable: one JSON object per line")
     add_records(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the requested records."""
     if options.most < 0:
-        raise UsageError(f"-n: {options.most} is no number of exchanges")
+        raise UsageError(f"-n: {options.most} is not a number of requests")
     if options.id is not None and options.follow:
-        raise UsageError("-f follows all exchanges; leave out the id")
+        raise UsageError("-f follows all requests; leave out the ID")
     gateway = records_of_gateway(options)
     record_file = find_record_file(options) if gateway is None else clock_here()
     if options.id is not None:
@@ -122,7 +122,7 @@ def _find(record_file: RecordFile, text: str) -> tuple[ExchangeView, int]:
 
 
 class _FileSource:
-    """The matching records of the file. `status` is not 0 once something was left out."""
+    """The matching records of the database. `status` is not 0 once data was missing."""
 
     def __init__(self, record_file: RecordFile, options: argparse.Namespace) -> None:
         self._record_file = record_file
@@ -131,7 +131,6 @@ class _FileSource:
         self.status = 0
 
     def latest(self, most: int) -> ExchangesView:
-        """The latest ones, and the number behind which others follow."""
         from dragoman.records import exchanges
 
         with open_records(self._record_file, shown=self._shown) as (tables, self.status):
@@ -142,11 +141,10 @@ class _FileSource:
         return _views(batch, max([number, *(each.number for each in batch)]))
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
-        """The exchanges that were written down behind a number."""
         from dragoman.records import exchanges
 
         with open_records(self._record_file, complain, self._shown) as (tables, _):
-            # Fewer than there were if some were forgotten.
+            # The number falls if exchanges were erased.
             newest = exchanges.newest(tables)
             batch = exchanges.after(tables, min(number, newest), self._wanted, _AT_ONCE)
         numbers = [each.number for each in batch]
@@ -173,7 +171,7 @@ class _FileSource:
 
 
 class _GatewaySource:
-    """The matching records of a gateway, likewise."""
+    """The matching records of another gateway."""
 
     def __init__(self, gateway: GatewayRecords, options: argparse.Namespace) -> None:
         self._gateway = gateway
@@ -184,7 +182,6 @@ class _GatewaySource:
         return self._gateway.status
 
     def latest(self, most: int) -> ExchangesView:
-        """The latest ones, by pages."""
         page = self._page(min(most, _AT_ONCE))
         views = page.exchanges
         while page.before is not None and len(views) < most:
@@ -193,7 +190,6 @@ class _GatewaySource:
         return replace(page, exchanges=views)
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
-        """The exchanges that were written down behind a number."""
         self._gateway.complain = complain
         return self._page(_AT_ONCE, after=number)
 
@@ -223,7 +219,7 @@ def _views(batch: list[RecordedExchange], after: int) -> ExchangesView:
 
 
 def _latest(source: _FileSource | _GatewaySource, most: int, write_exchange: Callable[[ExchangeView], None]) -> int:
-    """Write the latest; give the number behind which others come."""
+    """Print the latest exchanges. Returns the number after which others follow."""
     page = source.latest(most)
     for each in page.exchanges:
         write_exchange(each)
@@ -231,7 +227,7 @@ def _latest(source: _FileSource | _GatewaySource, most: int, write_exchange: Cal
 
 
 def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: Callable[[ExchangeView], None]) -> int:
-    """Write exchanges as they come, until the reader has gone, or an interrupt."""
+    """Print exchanges as they arrive, until the output pipe closes, or an interrupt."""
     from dragoman.launching.admin_client import AdminApiError, GatewayUnreachable
     from dragoman.store import StoreError
 
@@ -242,7 +238,7 @@ def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: C
         except (StoreError, GatewayUnreachable, AdminApiError) as error:
             if isinstance(error, AdminApiError) and not error.is_temporary:
                 raise
-            # The next second is soon enough.
+            # The query is repeated in the next second.
             complain(f"note: {error}")
             continue
         for each in page.exchanges:
@@ -252,14 +248,13 @@ def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: C
 
 
 def _is_unread() -> bool:
-    """Wait one second. True if the reader of standard output has gone."""
+    """Wait one second. Returns True if the output pipe is closed."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
 
 
 def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[ExchangeView], None]:
-    """The function that prints one record."""
     if options.json:
         return write_view
     from dragoman import terminal
@@ -277,7 +272,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
         exchange = exchange_of(view)
         day, clock = record_file.day(exchange.ended), record_file.clock(exchange.ended)
         if looked_at and day != last_day[0]:
-            # A line has the time of day alone.
+            # A line contains only the time of day.
             last_day[0] = day
             documents.write(f"{day}\n".encode())
         when = clock if looked_at else f"{day} {clock}"

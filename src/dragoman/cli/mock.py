@@ -1,4 +1,4 @@
-"""`dragoman mock`: a provider for tests, in all three protocols, that follows a script in the conversation."""
+"""`dragoman mock`: runs a provider for tests, in all three protocols, that follows a script in the conversation."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ _SCRIPT = "<mock>say Hello from the script</mock>"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("mock", help="start a scripted provider, to test programs without a service")
+    parser = commands.add_parser("mock", help="start a scripted provider for tests")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=4100, help="port to listen on; 0 takes a free one (default: 4100)")
-    parser.add_argument("--record", metavar="FILE", help="append a line of JSON for every request and its answer")
-    parser.add_argument("--lenient", action="store_true", help="take requests that the real services would refuse")
+    parser.add_argument("--port", type=int, default=4100, help="port to listen on; 0 for any free one (default: 4100)")
+    parser.add_argument("--record", metavar="FILE", help="append a line of JSON for every request and response")
+    parser.add_argument("--lenient", action="store_true", help="accept requests that the real services would reject")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until stopped."""
     if not 0 <= options.port <= _LAST_PORT:
-        raise UsageError(f"--port: {options.port} is no port; they go from 0 to {_LAST_PORT}")
+        raise UsageError(f"--port: {options.port} is not a port from 0 to {_LAST_PORT}")
     refuse_windows()
-    # Here, so that the other commands start without a server's modules.
+    # Imported here, so that other commands start without a server's modules.
     import asyncio
 
     from dragoman.gateway.processes.listen_socket import bind
@@ -55,7 +54,7 @@ def _greet(options: argparse.Namespace, port: int) -> None:
     lines = [
         f"dragoman mock listens on {address}, {'lenient' if options.lenient else 'as strict as the services'}",
         *([f"every request is recorded in {options.record}"] if options.record is not None else []),
-        "any key and any model will do; a script in the last prompt says what is answered",
+        "any key and any model is accepted; a script in the last prompt sets the response",
         "try:",
         *(f"  {line}" for line in curl_lines(address)),
     ]

@@ -1,4 +1,4 @@
-"""`dragoman models`: every name that a client may use, with its metadata."""
+"""`dragoman models`: lists every model name that a client may use, with its metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.launching.gateway import fetch_names, find_running
 from dragoman.launching.keys import find_key
 from dragoman.routing.model_description import DescribedName, Price
 
-# The exit status where no name fits.
+# The exit status if no name matches.
 NOTHING_FOUND = 1
 _HEALTH = Column(heading="HEALTH", styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW})
 _COLUMNS = (
@@ -34,25 +34,28 @@ _FULL_COLUMNS = (_COLUMNS[0], Column(heading="TARGET"), *_COLUMNS[1:])
 _UNKNOWN = "-"
 _INDENT = "  "
 _LEGEND = (
-    "WINDOW: tokens that it takes; OUTPUT: tokens that it says at most; PRICE: US dollars for a million "
-    "in and out. Below a name stand the targets that it may come to; its sizes are the least of theirs."
+    "WINDOW: maximum tokens of the context; OUTPUT: maximum tokens of the response; PRICE: "
+    "US dollars per million tokens of input and output. Targets are listed below their name, "
+    "which has the smallest of their sizes."
 )
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "models",
-        help="list the names that clients may use, with what is known of each",
-        description="Every name that a client may use, with its targets and what is known of them: as the gateway that "
-        "is running knows it, else as the configuration says it.",
+        help="list the model names that clients may use, with metadata",
+        description=(
+            "List every model name that a client may use, with its targets and their metadata: from "
+            "the running gateway, otherwise from the configuration."
+        ),
     )
     parser.add_argument(
         "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a shell pattern"
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable (JSON)")
-    form.add_argument("--names", action="store_true", help="the names alone, one a line")
-    parser.add_argument("--live", action="store_true", help="ask the providers, and not the gateway that is running")
+    form.add_argument("--names", action="store_true", help="only the names, one per line")
+    parser.add_argument("--live", action="store_true", help="query the providers instead of the running gateway")
     add_gateway(parser)
     parser.set_defaults(run=run)
 
@@ -60,7 +63,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     names = _names(options)
     if options.pattern and not names:
-        documents.complain(f"no name fits {options.pattern!r}; without a pattern all of them are listed")
+        documents.complain(f"no name matches {options.pattern!r}; without a pattern, all names are listed")
         if options.json:
             documents.write(b"[]\n")
         return NOTHING_FOUND
@@ -90,26 +93,25 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
 
 
 def _of_configuration(settings: Settings, pattern: str, *, live: bool, refusal: str) -> list[DescribedName]:
-    """The names without the gateway: none is running, or it is and refused."""
-    # The gateway is needed for this alone.
+    """The names without the gateway: none is running, or it refused the request."""
+    # Imported here, because only this case needs the gateway.
     import asyncio
 
     from dragoman.gateway.model_directory import names_table
 
     names, failed = asyncio.run(names_table(settings, pattern, live=live))
     for provider, why in failed.items():
-        documents.complain(f"note: the models of {provider} could not be listed: {why}")
+        documents.complain(f"note: cannot list the models of {provider}: {why}")
     unlisted = not live and any(provider.models is None for provider in settings.providers.values())
     hint = "; --live shows the models that the providers list" if unlisted else ""
     if refusal:
-        documents.complain(f"note: the names are those of the configuration: {refusal}{hint}")
+        documents.complain(f"note: these names are from the configuration: {refusal}{hint}")
     elif hint:
         documents.complain(f"note: no gateway is running{hint}")
     return names
 
 
 def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[str]:
-    """The names as a table; on a terminal with a legend."""
     if not screen.terminal:
         yield from table(screen, _FULL_COLUMNS, [row for name in names for row in _full_rows(name)])
         return
@@ -119,7 +121,6 @@ def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[s
 
 
 def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
-    """A name, and its targets below it unless they are equal."""
     price, health = _only(name)
     yield name.name, size_of(name.window), size_of(name.output_cap), price, health, _able(name)
     if [target.target for target in name.targets] != [name.name]:
@@ -129,7 +130,6 @@ def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
 
 
 def _full_rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
-    """A name and each of its targets, with numbers that are not rounded."""
     price, health = _only(name)
     yield name.name, _UNKNOWN, _exact(name.window), _exact(name.output_cap), price, health, _able(name)
     for target in name.targets:
@@ -146,7 +146,7 @@ def _exact(tokens: int | None) -> str:
 
 
 def _only(name: DescribedName) -> tuple[str, str]:
-    """Price and health, which a name has only if it has one target."""
+    """Price and health, which only a name with one target has."""
     if len(name.targets) != 1:
         return _UNKNOWN, _UNKNOWN
     (target,) = name.targets

@@ -1,4 +1,4 @@
-"""The parser: argparse that prints the usage of the command at fault and suggests the nearest name."""
+"""Argument parser: argparse that prints the usage of the failing command and suggests the nearest name."""
 
 from __future__ import annotations
 
@@ -29,26 +29,22 @@ DONE, REFUSED, USAGE, LOST, INTERRUPTED, UNREAD = (status for status, _ in STATU
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of one command, or of all of them."""
-
     def __init__(self, **said: object) -> None:
-        # The pass-through is argparse's own way of making parsers for commands.
+        # argparse creates the parsers of commands with the same keyword arguments.
         super().__init__(**said)  # type: ignore[arg-type]  # whatever argparse itself hands on
         # Later Pythons colour help by rules of their own.
         self.color = False
 
     def error(self, message: str) -> NoReturn:
-        """Report wrong usage, with this command's own usage, and where to find help."""
+        """Report wrong usage, with this command's own usage and a reference to its help."""
         self.print_usage(sys.stderr)
         lines = wrapped(screen_of(sys.stderr), f"{self.prog}: {printable(message)}", "  ", whole_words=True)
         self.exit(USAGE, "\n".join([*lines, f"try `{self.prog} --help`", ""]))
 
     def format_usage(self) -> str:
-        """The usage, with signs that can be shown where it goes."""
         return screen_of(sys.stderr).displayable(super().format_usage())
 
     def format_help(self) -> str:
-        """The help, likewise."""
         return screen_of(sys.stdout).displayable(super().format_help())
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
@@ -65,24 +61,26 @@ class Parser(argparse.ArgumentParser):
         hint = f"did you mean {close}?" if close else f"there are {', '.join(names)}"
         if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(None, f"there is no command {value}; {hint}")
-        raise argparse.ArgumentError(action, f"{value!r} is not known; {hint}")
+        raise argparse.ArgumentError(action, f"{value!r} is unknown; {hint}")
 
 
 def add_all_losses(parser: argparse.ArgumentParser, where: str) -> None:
-    """Declare the option that shows bookkeeping, too (decision 38)."""
+    """Declare the option that also shows bookkeeping losses (decision 38)."""
     parser.add_argument(
-        "--all-losses", action="store_true", help=f"{where}: with losses that do not change the response (bookkeeping)"
+        "--all-losses",
+        action="store_true",
+        help=f"{where}: include losses that do not change the response (bookkeeping)",
     )
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Declare what every command has, in this one and in all below it."""
+    """Declare the options that every command has, in this parser and all below it."""
     parser.add_argument(
         "--color",
         choices=CHOICES,
         default=argparse.SUPPRESS,
         metavar="WHEN",
-        help="colours always, never, or where they can be seen (auto)",
+        help="use colours: always, never, or on terminals that support them (auto)",
     )
     parser.set_defaults(parser=parser)
     for child in children(parser).values():
@@ -90,7 +88,6 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands of a parser, by their names."""
     commands: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -99,19 +96,18 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The visible options of a parser."""
     for action in parser._actions:
         if action.option_strings and action.help != argparse.SUPPRESS:
             yield action
 
 
 def new_parser() -> tuple[Parser, argparse._SubParsersAction[Parser]]:
-    """The parser of the whole command line, and where its commands are declared."""
+    """The parser of the entire command line, and the action to which commands are added."""
     statuses = "\n".join(f"  {status:3}  {words}" for status, words in STATUSES)
     parser = Parser(
         prog="dragoman",
         description="One endpoint for Anthropic Messages, OpenAI Chat Completions and\nOpenAI Responses.",
-        epilog=f"exit status:\n{statuses}\n  `launch` ends with that of the client.",
+        epilog=f"exit status:\n{statuses}\n  `launch` ends with the exit status of the client.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
@@ -121,7 +117,6 @@ def new_parser() -> tuple[Parser, argparse._SubParsersAction[Parser]]:
 
 
 def command_at(words: Sequence[str]) -> int:
-    """The position of the command's name, after global options."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] == "--color" else 1
@@ -129,7 +124,7 @@ def command_at(words: Sequence[str]) -> int:
 
 
 def unknown(parser: argparse.ArgumentParser, words: Sequence[str], hint: str) -> NoReturn:
-    """Refuse words that a command does not know, with the options that were probably meant."""
+    """Reject unknown options, with suggestions."""
     names = [name for action in options_of(parser) for name in action.option_strings]
     matches = [nearest(word.partition("=")[0], names) for word in words if word.startswith("--")]
     close = " ".join(name for name in matches if name is not None)
@@ -138,8 +133,8 @@ def unknown(parser: argparse.ArgumentParser, words: Sequence[str], hint: str) ->
 
 
 def refuse_windows() -> None:
-    """Refuse to serve on Windows, which has neither the processes nor the signals that a gateway is made of."""
+    """Reject Windows, which lacks the processes and signals that the gateway uses."""
     if sys.platform == "win32":
         raise DragomanError(
-            "a gateway does not run on Windows itself: use WSL, where it runs as on Linux (`wsl --install` sets it up)"
+            "the gateway does not run on Windows: use WSL, where it runs as on Linux (`wsl --install` sets it up)"
         )

@@ -1,4 +1,4 @@
-"""`dragoman prices`: prices and limits of models, and `dragoman prices update`, which replaces the price book."""
+"""`dragoman prices`: lists prices and limits of models. `dragoman prices update` replaces the price book."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ _COLUMNS = (
     *(Column(heading=heading, right=True) for heading in _NUMBERS),
     Column(heading="MORE", below=True),
 )
-_LEGEND = "US dollars for a million tokens; READ, WRITE and 1H are of caches; ? is not known, which is not free."
+_LEGEND = "US dollars per million tokens; READ, WRITE and 1H concern caches; ? is unknown, not free."
 NOTHING_FOUND = 1
 
 
 class PriceLine(Struct, frozen=True, kw_only=True):
-    """One model under a name."""
-
     name: str
     facts: ModelFacts
 
@@ -50,30 +48,34 @@ class PriceLine(Struct, frozen=True, kw_only=True):
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "prices",
-        help="show what models cost and take, or update that",
-        description="The book of prices, with what the configuration overrides. `dragoman prices update` replaces it.",
+        help="show or update prices and limits of models",
+        description=(
+            "Show the price book, with the overrides of the configuration. `dragoman prices update` replaces it."
+        ),
     )
     parser.add_argument(
         "pattern",
         nargs="?",
         default="",
         metavar="PATTERN|update",
-        help="a part of provider/model, or a pattern with *; all if left out",
+        help="a part of provider/model, or a pattern with * (default: all)",
     )
-    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the default one")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.set_defaults(run=run)
-    # A command of its own, so that the help of each lists what works with it.
+    # A command of its own, so that each help lists only its options.
     new = commands.add_parser(
         UPDATE,
         prog=f"dragoman {UPDATE}",
-        description="Replace the book of prices with what is published, or with a file or address: it shows what "
-        "changes, and asks before a price changes steeply.",
+        description=(
+            "Replace the price book with the published one, or with a file or URL. Shows the "
+            "changes, and asks before a large price change."
+        ),
     )
-    new.add_argument("--from", dest="source", default=PUBLISHED, metavar="FILE|URL", help="where it is (https)")
-    new.add_argument("--yes", action="store_true", help="agree to prices that change steeply")
-    new.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
-    new.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    new.add_argument("--from", dest="source", default=PUBLISHED, metavar="FILE|URL", help="file or URL (https)")
+    new.add_argument("--yes", action="store_true", help="agree to large price changes")
+    new.add_argument("--dry-run", action="store_true", help="only show what would change")
+    new.add_argument("--config", metavar="FILE", help="the file to read instead of the default one")
     new.set_defaults(run=run_update)
 
 
@@ -112,10 +114,10 @@ def _fits(name: str, wanted: str) -> bool:
 
 
 def as_table(book: PriceBook, lines: list[PriceLine], screen: OutputScreen) -> str:
-    """The lines as a table, for people with the book that they are from and what the columns mean."""
+    """The lines as a table; on a terminal with the price book's title and a legend."""
     title = printable(book.table.title)
     if not lines:
-        return f"{title}: nothing is known by that name"
+        return f"{title}: no entry matches"
     rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
     return "\n".join([title, "", *rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
@@ -175,7 +177,7 @@ def _tiered_rates_as_json(tiered_rates: TieredRates) -> JsonObject:
 
 
 def _rates_as_json(rates: Rates) -> JsonObject:
-    """The rates that are known, in dollars as texts, since they are exact."""
+    """The known rates, in dollars as strings, because they are exact."""
     prices: JsonObject = {}
     for member, rate in named(rates).items():
         if rate is not None:
@@ -184,7 +186,7 @@ def _rates_as_json(rates: Rates) -> JsonObject:
     return prices
 
 
-# Where the collection is published that the book of a release is made of.
+# The published collection from which the price book of a release is made.
 PUBLISHED = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main/prices/new_data/v2/data.json"
 _CONNECT_TIMEOUT, _TOTAL_TIMEOUT = 10.0, 60.0
 _MAX_LINES = 40
@@ -192,9 +194,11 @@ REFUSED = 1
 
 
 def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) -> int:
-    """Replace the book with one from a file or an address; `agreed` confirms large changes, `dry` only shows them."""
+    """Replace the price book with one from a file or a URL. `agreed` confirms large changes, `dry` only shows them."""
     if not settings.price_book_path:
-        raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
+        raise DragomanError(
+            "cannot store a price book without a home directory (set HOME or XDG_STATE_HOME to an absolute path)"
+        )
     data = _fetched(source)
     try:
         # A compiled table, or the collection that tables are made of.
@@ -204,14 +208,14 @@ def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) 
     except DragomanError as error:
         raise DragomanError(f"{source} {error}") from None
     if book.taken < own_table().taken:
-        raise DragomanError(f"{source} is of {book.taken}, and the book of this release of {own_table().taken}")
+        raise DragomanError(f"{source} is of {book.taken}, older than the book of this release ({own_table().taken})")
     present = price_book_of(settings, documents.complain).table
     changes = compare(present, book)
     documents.write_text("\n".join(map(printable, _change_lines(present, book, changes))))
     if dry:
         return 0
     if changes.large and not agreed and not _confirm(len(changes.large)):
-        documents.complain("the book stays as it is (--yes agrees to what changes steeply)")
+        documents.complain("the price book was not changed (--yes agrees to large changes)")
         return REFUSED
     write_atomically(Path(settings.price_book_path), msgspec.json.encode(book))
     documents.write_text(printable(f"kept in {settings.price_book_path}"))
@@ -228,15 +232,15 @@ def _fetched(source: str) -> bytes:
             show_step(f"fetching {source} …")
             data = asyncio.run(_fetch(source))
     else:
-        clear = "what decides about money is not read in clear text"
-        raise UsageError(f"--from: {source} is no address with https://: {clear}")
+        clear = "prices must not be fetched in clear text"
+        raise UsageError(f"--from: {source} is not an https:// URL: {clear}")
     if len(data) > MAX_PRICE_BOOK_BYTES:
         raise DragomanError(f"{source} is larger than {MAX_PRICE_BOOK_BYTES} bytes")
     return data
 
 
 async def _fetch(url: str) -> bytes:
-    # The client is needed for this alone.
+    # Imported here, because only a download needs the client.
     from dragoman.http.client import HttpClient
     from dragoman.http.upstream_call import UpstreamRequest
 
@@ -252,13 +256,13 @@ async def _fetch(url: str) -> bytes:
             finally:
                 call.close()
     except TimeoutError:
-        raise DragomanError(f"{url} did not answer in time") from None
+        raise DragomanError(f"{url} did not respond in time") from None
     except Unreachable as error:
-        # The remedy names a provider, which does not fit here.
-        remedy = "fetch it otherwise, and name the file with --from"
-        raise DragomanError(f"{url} cannot be reached: {error} ({remedy})") from None
+        # The error's own remedy names a provider, which does not apply here.
+        remedy = "download it in another way, and name the file with --from"
+        raise DragomanError(f"cannot reach {url}: {error} ({remedy})") from None
     except ValueError as error:
-        raise DragomanError(f"{url} cannot be called: {error}") from None
+        raise DragomanError(f"cannot call {url}: {error}") from None
     finally:
         await client.close()
 
@@ -294,9 +298,9 @@ def _bounds_text(change: Change, bounds: Bounds | None) -> str:
 
 
 def _confirm(steep: int) -> bool:
-    """Whether the user agrees; without a terminal, no."""
+    """Ask for confirmation. Without a terminal the result is False."""
     if not documents.may_ask():
         return False
     prices = "one price" if steep == 1 else f"{steep} prices"
-    documents.prompt(f"Let {prices} fall below a tenth or rise above ten times what is known?")
+    documents.prompt(f"Let {prices} fall below a tenth or rise above ten times their present values?")
     return documents.is_yes(sys.stdin.readline())

@@ -1,4 +1,4 @@
-"""`dragoman providers`: the providers of the catalogue and of the configuration."""
+"""`dragoman providers`: lists the providers of the catalogue and of the configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS = (
     Column(heading="ADDRESS", least=16),
 )
 _LETTERS = {"anthropic-messages": "A", "openai-chat": "C", "openai-responses": "R"}
-_LEGEND = "A is anthropic-messages, C openai-chat, R openai-responses; those that are set up come first."
+_LEGEND = "A is anthropic-messages, C openai-chat, R openai-responses. Configured providers come first."
 
 
 class ProviderLine(Struct, frozen=True, kw_only=True):
@@ -38,18 +38,18 @@ class ProviderLine(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...]
     needs: tuple[str, ...]
     configured: bool
-    # The variable that the provider lacks.
+    # The environment variable that the provider lacks.
     missing: str = ""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "providers",
-        help="list the providers that are known and those that are set up",
-        description="The providers of the catalogue, and those of the configuration.",
+        help="list known and configured providers",
+        description="List the providers of the catalogue and of the configuration.",
     )
-    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
-    parser.add_argument("--configured", action="store_true", help="only those that are set up")
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the default one")
+    parser.add_argument("--configured", action="store_true", help="only configured providers")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.set_defaults(run=run)
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 def lines_of(
     settings: Settings, entries: Mapping[str, CatalogueEntry], local_names: Iterable[str] = ()
 ) -> list[ProviderLine]:
-    """Configured providers in the order of the settings, incomplete ones, then the whole catalogue."""
+    """Configured providers in the order of the settings, incomplete ones, then the entire catalogue."""
     lines = []
     there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in local_names])}
     for name in dict.fromkeys((*there, *settings.absent, *entries)):
@@ -99,7 +99,6 @@ def _as_json(line: ProviderLine) -> JsonObject:
 
 
 def as_table(lines: list[ProviderLine], screen: OutputScreen) -> str:
-    """The lines as a table, with a word on its letters for people."""
     rows = table(screen, _COLUMNS, [_row(line, screen) for line in lines])
     return "\n".join([*rows, "", *wrapped(screen, _LEGEND)] if screen.terminal else rows)
 
@@ -110,6 +109,6 @@ def _row(line: ProviderLine, screen: OutputScreen) -> tuple[str, ...]:
     address = line.endpoints[0].base_url if line.endpoints else ""
     variables = (line.missing,) if line.missing else line.env
     if screen.terminal:
-        # Common prefixes, and rare names, would take the room of the rest.
+        # Common prefixes, and rare names, would take the width of other columns.
         address, variables = address.removeprefix("https://"), variables[:1]
     return line.name, line.title, letters, "yes" if line.configured else "no", ",".join(variables), address

@@ -1,4 +1,5 @@
-"""Record file: what commands share that read records, whether a gateway runs or not. Journals are ingested first."""
+"""Record file: access to the recorded exchanges for several commands, with or without a running gateway. Journals are
+ingested first."""
 
 from __future__ import annotations
 
@@ -25,20 +26,18 @@ if TYPE_CHECKING:
     from dragoman.store.record_tables import RecordTables
 
 _MICRO = 1_000_000
-# Maximum characters of a shown name.
 _MAX_NAME_LENGTH = 60
-# The status where something that was written could not be looked at.
+# The exit status if some records could not be read.
 INCOMPLETE = 1
 
 
 class RecordFile(Struct, frozen=True, kw_only=True):
-    """The file in which exchanges are accounted for, and the zone of its days."""
+    """The database with the recorded exchanges, and the time zone of days."""
 
     database: DatabaseLocation
     zone: Zone
 
     def since(self, text: str, now: int) -> int:
-        """A time in words, in microseconds."""
         from dragoman.records.time_range import period_of
 
         return period_of(self.zone, now // _MICRO, since=text, first=0).requested_since * _MICRO
@@ -50,7 +49,7 @@ class RecordFile(Struct, frozen=True, kw_only=True):
         return self.zone.local(micro // _MICRO).strftime("%Y-%m-%d")
 
     def moment(self, micro: int, now: int) -> str:
-        """A time, with its date if that is not today's."""
+        """Format a time, with its date if that is not today's."""
         clock = self.clock(micro)[:5]
         day = self.day(micro)
         if day == self.day(now):
@@ -59,8 +58,7 @@ class RecordFile(Struct, frozen=True, kw_only=True):
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Declare which gateway's records are meant."""
-    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
+    parser.add_argument("--config", metavar="FILE", help="the file to read instead of the default one")
 
 
 def add_since(parser: argparse.ArgumentParser, default: str) -> None:
@@ -73,43 +71,40 @@ def add_since(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def find_record_file(options: argparse.Namespace) -> RecordFile:
-    """The file that the configuration names."""
     return record_file_of(configured(options.config))
 
 
 def record_file_of(settings: Settings) -> RecordFile:
-    """The same of settings that were read."""
     from dragoman.records.time_range import zone_of
 
     storage = settings.storage
     if not storage.is_persistent:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.record_requests:
-        documents.complain("note: storage.record_requests is false: exchanges are not recorded any more")
+        documents.complain("note: storage.record_requests is false: requests are no longer recorded")
     return RecordFile(database=storage.location, zone=zone_of(storage.time_zone))
 
 
 def nothing_yet(database: DatabaseLocation) -> str:
-    """The sentence where nothing was ever recorded, and where that was looked for."""
+    """The message if nothing was recorded yet, with the path that was read."""
     if database_exists(database):
         return f"no requests recorded yet in {database}"
     return f"no requests recorded yet: {database} does not exist"
 
 
 def now_in_micro() -> int:
-    """The time it is, in microseconds."""
     return time.time_ns() // 1000
 
 
 def ingest(database: DatabaseLocation, complain: Callable[[str], None] = documents.complain) -> int:
-    """Ingest journals into the file; the status is not 0 if that fails, and the rest is shown."""
+    """Ingest journals into the database. The status is not 0 if that fails; older records can still be shown."""
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store import StoreError
 
     try:
         ingested = ingest_all(database, now=now_in_micro())
     except StoreError as error:
-        # Another process has the file, or the disk is full. The file is still readable.
+        # Another process has locked the database, or the disk is full. The database is still readable.
         complain(f"the newest requests are missing: cannot write to {database}: {error}")
         return INCOMPLETE
     if ingested.damaged:
@@ -128,7 +123,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def assign(database: DatabaseLocation, shown: Shown, complain: Callable[[str], None] = documents.complain) -> int:
-    """Assign the sessions of these rows, and report the remaining number; the status is that of `ingest`."""
+    """Assign the sessions of these rows, and report the number of remaining ones. The status is that of `ingest`."""
     from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.store import StoreError
     from dragoman.store.unassigned import RowScope
@@ -141,7 +136,7 @@ def assign(database: DatabaseLocation, shown: Shown, complain: Callable[[str], N
         else:
             left = assign_session(database, shown.session, shown.key)
     except StoreError as error:
-        complain(f"some exchanges have no session yet, since {database} cannot be written: {error}")
+        complain(f"some requests have no session yet: cannot write to {database}: {error}")
         return INCOMPLETE
     if left:
         complain_of_unassigned(left, complain)
@@ -149,17 +144,16 @@ def assign(database: DatabaseLocation, shown: Shown, complain: Callable[[str], N
 
 
 def complain_of_unassigned(left: int, complain: Callable[[str], None]) -> None:
-    """Report the number of requests without a session."""
     counted = formatting.counted(left, "exchange")
-    complain(f"{counted} of these left to assign to sessions: the next call assigns more, as does an idle gateway")
+    complain(f"{counted} not assigned to sessions yet: the next command assigns more, as does an idle gateway")
 
 
 @contextmanager
 def open_records(
     record_file: RecordFile, complain: Callable[[str], None] = documents.complain, shown: Shown | None = None
 ) -> Iterator[tuple[RecordTables, int]]:
-    """The tables, to read only, with all that was written until now, and the status of that. The sessions of the shown
-    rows are assigned."""
+    """Open the tables read-only, with all journals ingested and the sessions of the shown rows assigned. Also yields
+    the status."""
     from dragoman.store.record_tables import open_record_tables
 
     status = ingest(record_file.database, complain)
@@ -170,7 +164,7 @@ def open_records(
 
 
 def once(complain: Callable[[str], None]) -> Callable[[str], None]:
-    """Reports the same problem only once, for repeated work."""
+    """Report the same problem only once, for repeated work."""
     seen: set[str] = set()
 
     def complain_once(problem: str) -> None:
@@ -182,41 +176,40 @@ def once(complain: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def name_of(text: str | None) -> str | None:
-    """A name from the command line as the file can have it: invalid text is no name."""
+    """A name from the command line, as the database may contain it. Invalid text is replaced."""
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
 def as_cell(text: str, *, full: bool = False) -> str:
-    """A name from outside as a cell, in quotes if a blank could end the column; cut short unless `full`."""
+    """A name from outside as a cell, in quotes if a blank could end the column; cut unless `full`."""
     text = text if full else text[:_MAX_NAME_LENGTH]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
 
 
 def write_json(value: JsonValue) -> None:
-    """One value on a line of the standard output, in which nothing is left that a terminal would obey."""
+    """Write one JSON value on a line, without characters that control a terminal."""
     documents.write(as_json(value) + b"\n")
 
 
 def write_view(view: Struct) -> None:
-    """One view on a line, likewise."""
+    """Write one view on a line, without characters that control a terminal."""
     documents.write(escaped(msgspec.json.encode(view)) + b"\n")
 
 
 def as_json(value: JsonValue) -> bytes:
-    """A value as JSON, likewise."""
     return escaped(encode(value))
 
 
 def escaped(encoded: bytes) -> bytes:
-    """JSON, likewise."""
-    # Of ASCII, JSON leaves nothing but this as it is.
+    """Escape the characters of JSON text that control a terminal."""
+    # JSON escapes all other control characters of ASCII.
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
     text = encoded.decode()
     return (text if text.isprintable() else _unprintable(_escaped, text)).encode()
 
 
-# Those of ASCII are escaped by JSON itself.
+# JSON escapes the control characters of ASCII.
 _unprintable = re.compile(r"[^\x20-\x7e]").sub
 
 

@@ -1,4 +1,4 @@
-"""`dragoman route`: where a request would go, and why; it goes nowhere."""
+"""`dragoman route`: shows where a request would go, and why. No provider gets the request."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ _UNKNOWN = "?"
 
 
 class _Classes(tuple[str, ...]):
-    """The classes of threads, and any other name in a rule: `other:` with the word of a client."""
-
     __slots__ = ()
 
     def __contains__(self, name: object) -> bool:
@@ -54,28 +52,30 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "route",
         help="explain where a request goes",
-        description="Explain where a request would go and why: asked of the gateway that runs, which knows how its "
-        "targets stand, else planned from the configuration alone. The request is sent to no provider.",
+        description=(
+            "Explain where a request would go and why. The running gateway knows the health of its "
+            "targets; without one, the plan is made from the configuration alone. No provider gets "
+            "the request."
+        ),
     )
     parser.add_argument("model", metavar="MODEL", help="the requested model name")
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="the request; - is standard input; left out, a small one"
+        "file", nargs="?", metavar="FILE", help="the request; - is standard input (default: a small one)"
     )
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.add_argument(
         "--protocol",
         choices=PROTOCOL_NAMES,
         metavar="PROTOCOL",
-        help=f"the protocol of the request ({', '.join(PROTOCOL_NAMES)}); recognised from the shape if left out",
+        help=f"the protocol of the request ({', '.join(PROTOCOL_NAMES)}; default: detected)",
     )
-    parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
-    parser.add_argument("--client", metavar="NAME", help="the client that it would come from, by its User-Agent")
+    parser.add_argument("--key", metavar="NAME", help="the gateway key of the request, for rules")
+    parser.add_argument("--client", metavar="NAME", help="the client of the request, by its User-Agent")
     parser.add_argument(
         "--thread",
         choices=_Classes(CLASSES),
         metavar="CLASS",
-        help=f"the class of the thread that it would be of, for rules ({', '.join(CLASSES)}, other:NAME); else by its"
-        " shape",
+        help=(f"the class of the request's thread, for rules ({', '.join(CLASSES)}, other:NAME; default: detected)"),
     )
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -104,7 +104,7 @@ def _small(model: str, protocol: str | None) -> bytes:
 
 
 def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str) -> JsonObject:
-    # The gateway is needed for this alone.
+    # Imported here, because only this case needs the gateway.
     import asyncio
 
     from dragoman.gateway.endpoints.route import Question, planned
@@ -115,7 +115,6 @@ def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str
 
 
 def as_text(decision: JsonObject, screen: OutputScreen) -> str:
-    """A decision in words and a table."""
     rules = _list(decision, "rules")
     chosen = text_of(decision, "chosen") or "nobody"
     head = [f"{text_of(decision, 'model')} -> {chosen} ({text_of(decision, 'policy')}): {text_of(decision, 'because')}"]
@@ -131,7 +130,7 @@ def as_text(decision: JsonObject, screen: OutputScreen) -> str:
     head.append(
         f"planned by the gateway at {gateway}"
         if gateway
-        else "no gateway is running: planned from the configuration alone, and nothing is measured"
+        else "no gateway is running: planned from the configuration alone, without measurements"
     )
     rows = [_row(row, exact=not screen.terminal) for row in _list(decision, "candidates") if isinstance(row, dict)]
     lines = [line for sentence in head for line in wrapped(screen, sentence)]
@@ -147,7 +146,7 @@ def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
         text_of(row, "target"),
         dollars(cost) if isinstance(cost, int) else _UNKNOWN,
         _number(speed.get("first_token"), "{:.3g} s"),
-        # To three digits, or to the whole ones where there are more.
+        # To three digits, or as an integer if it has more.
         _number(rate, "{:.0f}" if isinstance(rate, (int, float)) and rate >= 1000 else "{:.3g}"),
         _number(speed.get("success_rate"), "{:.0%}"),
         _number(speed.get("age"), "{:.0f} s"),
@@ -169,7 +168,6 @@ def _health(row: JsonObject) -> str:
 
 
 def _note(row: JsonObject) -> str:
-    """Why it is skipped or deprioritized."""
     for name, words in (("left_out", "left out: "), ("deprioritized", "deprioritized: ")):
         reason = row.get(name)
         if isinstance(reason, dict):

@@ -1,4 +1,4 @@
-"""`dragoman serve`: the gateway up, and what to try."""
+"""`dragoman serve`: starts the gateway, and prints its address and examples."""
 
 from __future__ import annotations
 
@@ -47,11 +47,13 @@ _OPTIONS: Mapping[str, ValueType[object]] = {name: SERVER[name] for name in ("ho
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("serve", help="start the gateway")
-    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
+    parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if it exists)")
     parser.add_argument("--env-file", metavar="FILE", help="file with additional environment variables, for services")
     parser.add_argument("--host", help="address to listen on")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
-    parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 for any free one")
+    parser.add_argument(
+        "--workers", type=int, help="number of worker processes; more than the number of cores is no gain"
+    )
     parser.add_argument("--key-hash", metavar="HASH", help="hash of an additional gateway key")
     without_keys = parser.add_mutually_exclusive_group()
     without_keys.add_argument(
@@ -64,7 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
     add_all_losses(parser, "log lines of text")
-    parser.add_argument("--log-file", metavar="FILE", help="log file with mode 0600; the last 32 MB are kept")
+    parser.add_argument("--log-file", metavar="FILE", help="log file with mode 0600; the last 32 MB are retained")
     # For programs that start a gateway for themselves: the gateway ends when standard input closes. `launch` holds the
     # other end.
     parser.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
@@ -72,9 +74,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until stopped."""
     refuse_windows()
-    # Here, so that the other commands start without a server's modules.
+    # Imported here, so that other commands start without a server's modules.
     from dragoman.gateway.access.first_key import is_wanted, with_first_key
     from dragoman.gateway.observability.log_file import LogFile
     from dragoman.gateway.observability.logs import Log
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     lifeline = _lifeline() if options.lifeline else None
     if options.env_file is not None:
         for name, value in read_env_file(Path(options.env_file)).items():
-            # A variable of the environment was set nearer to this start, and wins.
+            # The environment of this process wins over the file.
             os.environ.setdefault(name, value)
     file = file_to_read(options.config)
     first: FirstKey | None = None
@@ -100,12 +101,12 @@ def run(options: argparse.Namespace) -> int:
     # A pipe is read once and never changes.
     followed = file is not None and file.is_plain()
     fingerprint = partial(fingerprint_of, file, os.environ) if file is not None and followed else None
-    # Before the reading: a change in between is then seen as one.
+    # Computed before the file is read: a change in between is then detected.
     seen = fingerprint() if fingerprint is not None else None
     settings = read(file)
     _refuse_nothing(file, settings)
     if options.first_key is not None and is_wanted(settings):
-        # From now on every reading has it.
+        # From now on every configuration has this key.
         first = _first_key(options.first_key)
         settings = with_first_key(settings, first)
     if settings.storage.database is not None:
@@ -122,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {warning}")
     log_file = LogFile(options.log_file) if options.log_file is not None else None
     listener = bind(settings.server.host, settings.server.port)
-    # Again, by the bound address: a name may mean any address.
+    # Checked again with the bound address: a host name may mean any address.
     port: int = listener.getsockname()[1]
     protection = protection_at(settings, bound_host(listener), port)
     settings = with_local(settings, protection)
@@ -160,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
     """Whether the database has any gateway key. If that cannot be read, a gateway that other machines reach does not
-    start without configured keys: it might serve them without any."""
+    start without configured keys, because it might serve them without a key."""
     from dragoman.store.errors import StoreAway, StoreError
     from dragoman.store.identity_reader import has_identities
 
@@ -169,10 +170,10 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
         return has_identities(database)
     except StoreError as error:
         if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
-            # Until it is read, requests without a key are refused.
+            # Until the database is readable, requests without a key are rejected.
             return False
         if isinstance(error, StoreAway):
-            # As if it had one: a server that is away may come back while other machines call this gateway.
+            # Assume that it has keys: the database server may come back while other machines call this gateway.
             return True
         raise ConfigError(
             key="storage.path",
@@ -183,11 +184,11 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
 
 
 def _is_service(options: argparse.Namespace) -> bool:
-    """Whether this is the user's service; a second gateway next to a running service causes a warning."""
+    """Whether this is the user's service. A second gateway next to a running service causes a warning."""
     from dragoman.system_service.init_systems import state_of
     from dragoman.system_service.installed import find_installed
 
-    # A gateway that `launch` starts needs no service.
+    # A gateway that `launch` starts is never the service.
     installed = find_installed(os.environ) if not options.lifeline else None
     if installed is None or options.env_file == installed.env_file:
         return installed is not None
@@ -199,7 +200,7 @@ def _is_service(options: argparse.Namespace) -> bool:
     if state.running:
         who = f"process {state.pid}, " if state.pid else ""
         who += f"configured by {installed.config or 'environment variables only'}"
-        documents.complain(f"warning: a service runs, too ({who}): `dragoman service stop` ends it")
+        documents.complain(f"warning: a service is running, too ({who}): `dragoman service stop` ends it")
     return False
 
 
@@ -210,15 +211,17 @@ def _first_key(file: str) -> FirstKey:
     first = take_first_key(Path(file))
     if first.text is not None:
         # Printed at once, so that no later failure can hide it.
-        documents.complain(f"made a key, which is shown this once: {first.text}")
-        documents.complain(f"its hash is stored in {file}; if the key is lost, remove that file and start again")
+        documents.complain(f"created a key, which is shown only now: {first.text}")
+        documents.complain(f"its hash is stored in {file}; if the key is lost, delete that file and start again")
     else:
-        documents.complain(f"the key that was shown at the first start opens it; lost? remove {file} and start again")
+        documents.complain(
+            f"the key that was shown at the first start is valid; if it is lost, delete {file} and start again"
+        )
     return first
 
 
 def _log_settings(log: Log, settings: Settings, file: ConfigFile | None, options: argparse.Namespace) -> None:
-    """Begin the log with every setting that is not default, and where it is from."""
+    """Begin the log with every setting that is not default, and its source."""
     option_names = [name for name in _OPTIONS if vars(options)[name] is not None]
     try:
         effective_settings = list_effective_settings(settings, file, os.environ, catalogue(), option_names)
@@ -244,21 +247,21 @@ def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
         raise ConfigError(
             key="",
             problem="is empty: it may be half-written",
-            remedy="write it again; one that is to say nothing has an empty [server] table",
+            remedy="write it again; an intentionally empty file has an empty [server] table",
             file=str(file),
         )
 
 
 def _lifeline() -> int:
-    """Standard input, if its end can be waited for."""
+    """Standard input, if its end can be detected."""
     kind = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
-        raise UsageError("--lifeline: standard input is no pipe (leave --lifeline away)")
+        raise UsageError("--lifeline: standard input is no pipe (leave out --lifeline)")
     return 0
 
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
-    """The settings with the options of the command line."""
+    """Apply the options of the command line to the settings."""
     overrides: dict[str, object] = {}
     for name, kind in _OPTIONS.items():
         value = vars(options)[name]
@@ -274,7 +277,8 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _command_line_keys(settings: Settings, written: str | None) -> tuple[Identity, ...]:
-    """The key of `--key-hash`: valid whatever the file states, and owned by the user who started the gateway."""
+    """The key of `--key-hash`: valid whatever the configuration states, and owned by the user who started the
+    gateway."""
     if written is None:
         return ()
     try:
@@ -297,26 +301,32 @@ def _greet(
     has_stored_keys: bool = False,
     service: bool = False,
 ) -> None:
-    """Say where the gateway is, whom it calls, and one line to try for each protocol."""
+    """Print the gateway's address, its providers, and one example for each protocol."""
     address = address_to_call(settings.server.host, port)
     lines = [f"dragoman listens on {address}, configured by {file or 'environment variables only'}"]
     if settings.keys:
-        lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
+        lines.append(
+            f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; in the examples it is $DRAGOMAN_KEY"
+        )
     elif has_stored_keys:
-        lines.append("keys: those of the database; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
+        lines.append(
+            "keys: those of the database; send one as x-api-key or Bearer; in the examples it is $DRAGOMAN_KEY"
+        )
     elif protection.requires_keys:
-        lines.append("keys: none, and one is asked for, so that nobody gets in; make one with `dragoman key new`")
+        lines.append(
+            "keys: none, but one is required, so every request is rejected; create one with `dragoman key new`"
+        )
     elif is_loopback(settings.server.host):
-        lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
+        lines.append("keys: none, so it listens on this machine only; create one with `dragoman key new`")
     else:
         lines.append(f"keys: none; every client that reaches {settings.server.host} may use it (--no-auth)")
     if protection.requires_keys and not is_loopback(settings.server.host):
-        # The address above is the one to call it by from here.
+        # The address above is the one for this machine.
         lines.append(f"other machines reach it, too: it listens on {settings.server.host}")
     if service:
-        lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` takes it away")
+        lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` removes it")
     lines.append("providers:")
-    lines += [*provider_lines(settings, local_models)] or ["  none; `dragoman init` looks for keys and local servers"]
+    lines += [*provider_lines(settings, local_models)] or ["  none; `dragoman init` finds keys and local servers"]
     if settings.routes:
         lines.append("models:")
         lines += [f"  {line.pattern} -> {describe_route(line)}" for line in settings.routes]
@@ -328,18 +338,18 @@ def _greet(
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        # The terminal is gone. A signal tells whether that ends the gateway. Further output has no reader.
+        # The terminal is gone. A signal decides whether that ends the gateway. Further output has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 _MAX_MODELS = 6
 _WIDTH = 80
-# The models that servers of this machine listed, by their names.
+# The models of local servers, by the server's name.
 LocalModels: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 def provider_lines(settings: Settings, local_models: LocalModels) -> Iterator[str]:
-    """Whom the gateway calls, with the models that are known."""
+    """The providers that the gateway calls, with their known models."""
     for provider in settings.listed([settings.local[name] for name in local_models]):
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
         models = local_models.get(provider.name, provider.models) or ()
@@ -368,12 +378,12 @@ def lines_to_try(settings: Settings, local_models: LocalModels, address: str, *,
         named = "" if "claude-*" in by_itself else f" --model {others[0].name}/MODEL"
         yield f"dragoman launch claude{named}"
     if has_echo:
-        yield "without a provider, which costs nothing:"
+        yield "without a provider, at no cost:"
         yield curl_line(address, "messages", _message("echo/text"), keyed=keyed)
 
 
 def _first_model(settings: Settings, local_models: LocalModels) -> str:
-    """A name that is known to lead to a provider: a line's, a provider's own, or that of a server of this machine."""
+    """A name that leads to a provider: a route's, a provider's own, or that of a local server."""
     for route in settings.routes:
         if "*" not in route.pattern and not any(text.startswith("echo/") for text in route.targets):
             return route.pattern
@@ -389,7 +399,7 @@ def _message(model: str) -> str:
 
 
 def curl_lines(address: str, *, keyed: bool) -> list[str]:
-    """One line per protocol; each is answered by the embedded provider in another protocol."""
+    """One line per protocol. The embedded provider responds in another protocol."""
     bodies = (
         ("messages", _message("echo/text")),
         (
@@ -402,6 +412,5 @@ def curl_lines(address: str, *, keyed: bool) -> list[str]:
 
 
 def curl_line(address: str, path: str, body: str, *, keyed: bool) -> str:
-    """One request, as a line of a shell."""
     key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
     return f"curl {address}/v1/{path} -H 'content-type: application/json'{key} -d '{body}'"

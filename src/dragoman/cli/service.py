@@ -1,4 +1,5 @@
-"""`dragoman service`: a gateway under systemd or launchd, for this user (decision 28). It asks before changes."""
+"""`dragoman service`: runs the gateway under systemd or launchd, for this user (decision 28). It asks before
+changes."""
 
 from __future__ import annotations
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from dragoman.system_service.units import Job
 
 REFUSED = 1
-# Seconds until a service must respond, before its user is referred to the log, and the interval of checks.
+# Seconds until a service must respond, before the user is referred to the log; and the interval of checks.
 _READY_SECONDS, _POLL_SECONDS = 15.0, 0.2
 # Seconds until an init system reports a started service.
 _GRACE = 2.0
-# In addition to the time in which streams may end.
+# In addition to the drain timeout of streams.
 _STOP_SECONDS = 15
 _LIST = " " * 4
-_NOT_AGREED = ("nothing is done without being agreed to (--yes agrees to all of this)", "nothing was done")
+_NOT_AGREED = ("nothing was done without confirmation (--yes confirms all of this)", "nothing was done")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,29 +48,34 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     install = actions.add_parser(
         "install",
-        help="write the unit, and start it",
-        description="Say what is written and where, ask, and do it: a unit, and a file with the variables of this "
-        "shell that the gateway needs. Once more, after a change of keys, does it anew.",
+        help="write the unit, and start the service",
+        description=(
+            "Show what will be written, ask, and write it: a unit, and a file with the variables of "
+            "this shell that the gateway needs. Run it again after a change of keys."
+        ),
     )
     install.add_argument(
         "--config", metavar="FILE", help="configuration (default: the one in your configuration directory)"
     )
     status = actions.add_parser(
         "status",
-        help="whether it runs, with which configuration and variables",
-        description="Tell whether the service runs, its configuration, the names of the variables that it has, those "
-        "that it lacks or that this shell has otherwise, and where its log is. The exit status is 1 if it is not well.",
+        help="show whether it runs, its configuration and variables",
+        description=(
+            "Show whether the service runs, its configuration, the names of its variables, missing "
+            "variables and variables with another value in this shell, and the location of its log. "
+            "The exit status is 1 if there is a problem."
+        ),
     )
     status.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     stop = actions.add_parser(
         "stop",
-        help="stop it until you log in again, or start it",
+        help="stop it until the next login or start",
         description="Stop the service, once its streams have ended. It stays installed.",
     )
     uninstall = actions.add_parser(
         "uninstall",
-        help="stop it, and take back what install wrote",
-        description="Say what is removed, ask, stop the service, remove it, and list what stays.",
+        help="stop it, and remove the files of install",
+        description=("Show what will be removed, ask, stop the service, remove it, and list the remaining files."),
     )
     for action in (install, uninstall):
         action.add_argument("--yes", action="store_true", help="do it without confirmation")
@@ -79,21 +85,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 class _Plan(Struct, frozen=True, kw_only=True):
-    """All that `install` would do."""
-
     manager: Manager
     state: ServiceState
     settings: Settings
     config: str
     env_file: Path
     values: dict[str, str]
-    # Variables that do not fit on a line of the file.
+    # Variables whose value does not fit on a line of the file.
     left_out: tuple[str, ...]
     job: Job
 
 
 def run_install(options: argparse.Namespace) -> int:
-    """Write the unit and the variables, and start the service."""
     refuse_windows()
     from dragoman.config.env_file import as_env_file
     from dragoman.gateway.processes.listen_socket import bind
@@ -107,7 +110,7 @@ def run_install(options: argparse.Namespace) -> int:
         _print_lines(["", f"{manager.unit}:", *manager.render_unit(plan.job).splitlines()])
         return 0
     if not plan.state.running:
-        # Refuse a taken port; the service itself is about to give it back.
+        # Reject a taken port. The old service is about to release it.
         bind(plan.settings.server.host, plan.settings.server.port).close()
     if not documents.agreed("Write these, and start the service?", options.yes, *_NOT_AGREED):
         return REFUSED
@@ -122,12 +125,12 @@ def run_install(options: argparse.Namespace) -> int:
             _wait_until(lambda: not state_of(manager, os.environ).loaded)
         run_commands(manager, manager.start, os.environ)
     except DragomanError as error:
-        raise DragomanError(f"{error}; `dragoman service uninstall` takes back what was written") from None
+        raise DragomanError(f"{error}; `dragoman service uninstall` removes the written files") from None
     return _begun(plan)
 
 
 def _plan(options: argparse.Namespace) -> _Plan:
-    """Look at everything that could keep a service from running, before anything is written."""
+    """Check everything that could keep a service from running, before any file is written."""
     from dragoman.config.env_file import OPTION, can_be_written
     from dragoman.gateway.workers.protection import protection_at_start
     from dragoman.system_service.init_systems import ServiceState, check_manager, find_manager, state_of
@@ -148,14 +151,14 @@ def _plan(options: argparse.Namespace) -> _Plan:
     variables = variables_for(named_variables(file), os.environ, catalogue())
     named = ("--config", str(file)) if file is not None else ()
     job = Job(
-        # The directory of the configuration is no place to find modules in.
+        # Without -P, modules would be imported from the directory of the configuration.
         command=(sys.executable, "-P", "-m", "dragoman", "serve", *named, OPTION, str(env_file)),
         directory=str(env_file.parent),
         stop_seconds=round(settings.timeouts.lame_duck + settings.timeouts.drain) + _STOP_SECONDS,
         log=str(manager.log or ""),
     )
     if not all(word.isprintable() for word in (*job.command, job.directory)):
-        raise DragomanError("a path of the service holds a character that no unit can: rename the directory")
+        raise DragomanError("a path of the service has a character that no unit can contain: rename the directory")
     return _Plan(
         manager=manager,
         state=state,
@@ -169,15 +172,16 @@ def _plan(options: argparse.Namespace) -> _Plan:
 
 
 def _own_file(explicit: str | None) -> ConfigFile | None:
-    """The configuration of a service: one that was named, or is in the user's own configuration directory."""
+    """The configuration of a service: a named one, or the one in the user's configuration directory."""
     file = find_file(os.environ, explicit)
     if file is None:
         return None
     if file.origin is FileOrigin.FOUND:
         raise ConfigError(
             key="",
-            problem="was merely found in the current directory: a service that names it would trust whatever is put "
-            "there next",
+            problem=(
+                "was found in the current directory: a service that names it would trust any later file in its place"
+            ),
             remedy="move it to your configuration directory, or name it with --config",
             file=str(file.path.absolute()),
         )
@@ -194,25 +198,25 @@ def _plan_lines(plan: _Plan) -> list[str]:
     begins = "anew" if os.path.lexists(manager.unit) else "here"
     names = ", ".join(plan.values) or "none is set that it needs"
     lines = [
-        f"A service of {manager.name}, for you alone, is installed {begins}. It writes",
-        f"  {manager.unit}: the unit, which holds no secret",
-        f"  {plan.env_file}: for you alone (mode 0600), the values of these variables:",
+        f"A service of {manager.name}, for this user only, is installed {begins}. It writes",
+        f"  {manager.unit}: the unit, which contains no secret",
+        f"  {plan.env_file}: for this user only (mode 0600), the values of these variables:",
         f"    {names}",
         *([f"  {manager.log}: the log, by the service itself"] if manager.log is not None else []),
         "and runs",
         *(f"  {_command_text(manager, words)}" for words in manager.start),
-        "so that this is started now and whenever you log in, and again if it fails:",
+        "so that this is started now and at every login, and again if it fails:",
         f"  {shlex.join(plan.job.command)}",
         f"configured by {plan.config or 'environment variables only'}; {manager.note}.",
     ]
     unset = {each.variable: each.left_out for each in plan.settings.missing if each.variable}
     if unset:
-        lines.append("Not set in this shell, and so not there for the service (set them, and run this again):")
+        lines.append("Not set in this shell, so missing for the service (set them, and run this again):")
         lines += [f"  {variable}: without it {what} is left out" for variable, what in unset.items()]
     if plan.left_out:
-        lines.append(f"Left out, since they do not fit on one line: {', '.join(plan.left_out)}.")
+        lines.append(f"Left out, because they do not fit on one line: {', '.join(plan.left_out)}.")
     if SHORT_LIVED in plan.values:
-        lines.append(f"{SHORT_LIVED} ends within hours, and the service with it: a profile (AWS_PROFILE) lasts.")
+        lines.append(f"{SHORT_LIVED} expires within hours, and the service fails then: use a profile (AWS_PROFILE).")
     if "/uv/archive-" in sys.executable:
         lines.append(f"{sys.executable} is in a cache, which may be emptied: install it first, with `uv tool install`.")
     return lines
@@ -223,7 +227,7 @@ def _command_text(manager: Manager, words: Sequence[str]) -> str:
 
 
 def _begun(plan: _Plan) -> int:
-    """Wait until it responds, and print the next steps."""
+    """Wait until the service responds, and print the next steps."""
     from dragoman.launching.gateway import addresses_of, find_running
     from dragoman.system_service.init_systems import state_of
 
@@ -234,26 +238,26 @@ def _begun(plan: _Plan) -> int:
         if server.port and find_running(server) is not None:
             return True
         running = state_of(manager, os.environ).running
-        # One that has ended already is not waited for.
+        # A service that has already ended is not waited for.
         return (running and not server.port) or (not running and time.monotonic() > begins + _GRACE)
 
     _wait_until(is_ready_or_ended)
     address, state = find_running(server), state_of(manager, os.environ)
     begun = address is not None if server.port else state.running
     if begun:
-        _print_lines([f"The service runs, at {address or 'a port that its log tells'}."])
+        _print_lines([f"The service runs, at {address or 'a port that its log names'}."])
     else:
         where = addresses_of(server)[0] if server.port else "any port"
         documents.complain(
-            f"the service was started, and no gateway responds at {where} ({state.description}): see its log"
+            f"the service was started, but no gateway responds at {where} ({state.description}): see its log"
         )
     _print_lines(
         [
             f"  see its log        {manager.show_log}",
-            f"  read the file anew {manager.reload}",
-            "  how it is          dragoman service status",
+            f"  reload the file    {manager.reload}",
+            "  show its state     dragoman service status",
             "  stop it            dragoman service stop",
-            "  take it away       dragoman service uninstall",
+            "  remove it          dragoman service uninstall",
             "Variables are read at its start: after a change of keys run `dragoman service install` again.",
         ]
     )
@@ -261,7 +265,6 @@ def _begun(plan: _Plan) -> int:
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show the state of the service."""
     from dragoman.cli.doctor.report import ReportRedactor, as_json, as_text
     from dragoman.cli.doctor.service import service
     from dragoman.system_service.init_systems import find_manager
@@ -270,7 +273,7 @@ def run_status(options: argparse.Namespace) -> int:
     installed = installed_in(find_manager(os.environ))
     if installed is None:
         raise DragomanError(
-            "no service is installed: `dragoman service install` does it, and says first what it writes"
+            "no service is installed: `dragoman service install` installs one, and first shows what it writes"
         )
     runs, section = service(installed, os.environ)
     document = {"running": runs, **as_json([section], ReportRedactor())}
@@ -279,7 +282,6 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def run_stop(options: argparse.Namespace) -> int:
-    """Stop the service; it stays installed."""
     from dragoman.system_service.init_systems import find_manager, run_commands, state_of
     from dragoman.system_service.installed import installed_in
 
@@ -291,16 +293,18 @@ def run_stop(options: argparse.Namespace) -> int:
         run_commands(manager, manager.stop, os.environ)
     _print_lines(
         [
-            "The service is stopped." if state.running else "The service did not run.",
-            f"It starts again when you log in, or with `{manager.start_again}`; `dragoman service uninstall` takes it "
-            "away.",
+            "The service is stopped." if state.running else "The service was not running.",
+            (
+                f"It starts again at the next login, or with `{manager.start_again}`; `dragoman service "
+                "uninstall` removes it."
+            ),
         ]
     )
     return 0
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
-    """Stop the service, remove the files of `install`, and list what stays."""
+    """Stop the service, delete the files of `install`, and list the remaining ones."""
     from dragoman.system_service.init_systems import check_manager, find_manager, run_commands, state_of
     from dragoman.system_service.installed import installed_in, remove, variables_files
 
@@ -309,7 +313,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
     files = variables_files(installed, os.environ)
     removed = [*([manager.unit] if installed is not None else []), *files]
     if not removed:
-        _print_lines(["No service is installed, and nothing of one is left."])
+        _print_lines(["No service is installed, and no files of one are left."])
         return 0
     commands = (*manager.disable, *manager.forget)
     _print_lines(["This stops the service, and removes", *(f"  {path}" for path in removed)])
@@ -319,7 +323,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
     if not documents.agreed("Do it?", options.yes, *_NOT_AGREED):
         return REFUSED
     if installed is not None:
-        # An init system that cannot be informed would continue to run it.
+        # An init system that cannot be reached would continue to run it.
         check_manager(manager, os.environ)
         if state_of(manager, os.environ).loaded:
             run_commands(manager, manager.disable, os.environ)
@@ -328,7 +332,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
     for path in files:
         remove(path)
     config = installed.config if installed is not None else ""
-    _print_lines(["The service is gone. What stays:", *(f"  {line}" for line in _stays(manager, config))])
+    _print_lines(["The service was removed. Remaining files:", *(f"  {line}" for line in _stays(manager, config))])
     return 0
 
 
@@ -337,9 +341,9 @@ def _stays(manager: Manager, config: str) -> list[str]:
     state = state_directory(os.environ)
     lines = [f"{config}: the configuration"] if config and Path(config).exists() else []
     if state is not None and state.exists():
-        lines.append(f"{state}: what the gateway keeps, and what you trust")
+        lines.append(f"{state}: data of the gateway, and trusted files")
     if manager.log is None:
-        lines.append("lines of its log in the journal, until systemd forgets them")
+        lines.append("its log lines in the journal, until systemd drops them")
     elif manager.log.exists():
         lines.append(f"{manager.log}: its log")
     return lines or ["nothing"]
@@ -353,7 +357,7 @@ def _wait_until(done: Callable[[], bool]) -> None:
 
 
 def _print_lines(lines: Sequence[str]) -> None:
-    """Print lines that fit; text to copy has an unbroken line of its own."""
+    """Print wrapped lines. Text to copy has an unbroken line of its own."""
     screen = screen_of(sys.stdout)
     for line in lines:
         if line.startswith(_LIST) and screen.terminal:

@@ -1,4 +1,4 @@
-"""`dragoman session`: one session as a tree of threads, with the usage of each, alone and with its children."""
+"""`dragoman session`: shows one session as a tree of threads, with the usage of each, alone and with its children."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ _COLUMNS = (
 # On narrow terminals, the status of a thread is shown only if it is notable.
 _WIDE = 100
 _NOTABLE = frozenset(STATES)
-# Programs get everything in a column of its own.
 _FULL_COLUMNS = (
     _NUMBER,
     *(Column(heading=heading) for heading in ("PARENT", "DEPTH", "CLASS", "LABEL", "NAME", "MODEL")),
@@ -59,18 +58,21 @@ _FULL_COLUMNS = (
     *_NUMBERS,
     *(Column(heading=heading) for heading in ("LOSSES", "ERRORS", "SEGMENTS", "RULE", "SURE", "MARK")),
 )
-_MARKS = {"missing": "parent not known", "cut": "in a circle of parents, cut here"}
+_MARKS = {"missing": "parent unknown", "cut": "in a cycle of parents, cut here"}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "session",
         help="show a session with its threads",
-        description="One session: the tree of its threads with class, model, turns, tokens and cost, each alone and "
-        "with all that it began. Titles and other small calls are folded by class, unless --all.",
+        description=(
+            "Show one session as a tree of its threads with class, model, turns, tokens and cost, "
+            "each alone and with its children. Titles and other small calls are folded by class, "
+            "unless --all."
+        ),
     )
-    parser.add_argument("id", metavar="ID", help="its id, or how that begins")
-    parser.add_argument("--key", metavar="NAME", help="whose it is, where two keys have the same id")
+    parser.add_argument("id", metavar="ID", help="its ID, or the start of it")
+    parser.add_argument("--key", metavar="NAME", help="the gateway key, if two keys have sessions with the same ID")
     parser.add_argument("--all", action="store_true", help="every thread on a line of its own")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the page")
@@ -134,11 +136,10 @@ def _as_text(detail: SessionDetail, record_file: RecordFile, screen: OutputScree
     if detail.tree.circles:
         yield ""
         threads = formatting.counted(detail.tree.circles, "thread")
-        yield from wrapped(screen, f"The parents of {threads} lead back to themselves; such circles are cut.")
+        yield from wrapped(screen, f"The parents of {threads} form cycles, which are cut.")
 
 
 def _head(detail: SessionDetail, record_file: RecordFile, now: int) -> Iterator[str]:
-    """The session and its totals."""
     session, total = detail.session, detail.tree.total
     of = f" of {as_cell(session.client)}" if session.client else ""
     yield f"Session {as_cell(session.name)}{of}" + (f", key {as_cell(session.key)}" if session.key else "")
@@ -169,7 +170,6 @@ def _tokens(total: SessionFigures) -> str:
 
 
 def _rows(detail: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Threads as drawn: the tree lines before them show the parent."""
     going_on: list[bool] = []
     for node in detail.tree.nodes:
         del going_on[node.depth :]
@@ -207,7 +207,6 @@ def _called(node: ThreadNode) -> str:
 
 
 def _more(node: ThreadNode) -> Iterator[str]:
-    """Further facts of a thread."""
     if node.parent_issue:
         yield _MARKS[node.parent_issue]
     if node.is_uncertain:
@@ -219,7 +218,6 @@ def _more(node: ThreadNode) -> Iterator[str]:
 
 
 def _full_row(node: ThreadNode, detail: SessionDetail, now: int) -> tuple[str, ...]:
-    """All members of a thread, with exact values."""
     thread = node.thread
     figures = (node.own, node.total)
     costs = [formatting.format_cost(each.cost, each.unpriced, exact=True) for each in figures]

@@ -1,4 +1,4 @@
-"""`dragoman sessions`: the sessions, the latest first, each with all its threads as one line."""
+"""`dragoman sessions`: lists the sessions, the latest first, each with all its threads on one line."""
 
 from __future__ import annotations
 
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 _SINCE = "1d"
 _USUAL = 50
-# Sessions of one page of a gateway.
 _PAGE = 200
-# From here on there is room for a column for everything.
+# The minimum width for all columns.
 _WIDE = 120
 # Names are shortened as long as they are unique, to at least this many characters.
 _LEAST_NAME = 13
@@ -54,7 +53,7 @@ STATES = {
 _NUMBERS = {
     name: Column(heading=name, right=True) for name in ("TURNS", "AGENTS", "TOKENS", "COST", "LOSSES", "ERRORS")
 }
-# As wide as "waiting for user 20h"; where room is short, that takes two lines.
+# The width of "waiting for user 20h", which narrow terminals break into two lines.
 STATE = Column(heading="STATE", least=20, styles=STATES)
 NARROW_STATE = Column(heading="STATE", least=12, styles=STATES)
 _SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
@@ -68,21 +67,24 @@ _MORE = Column(heading="MORE", below=True)
 _WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, STATE, *_NUMBERS.values(), _MORE)
 _NARROW_NUMBERS = (_NUMBERS[name] for name in ("TURNS", "TOKENS", "COST"))
 _NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, NARROW_STATE, *_NARROW_NUMBERS, _MORE)
-# The links between sessions.
 _LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of"}
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "sessions",
-        help="list sessions with what they do and cost",
-        description="Sessions of clients, those heard of last first: what each is doing, and what it came to with all "
-        "its agents in all its time. `dragoman session ID` shows one.",
+        help="list sessions with their state and cost",
+        description=(
+            "List the sessions of clients, the latest first: what each is doing, and its totals with "
+            "all agents over its lifetime. `dragoman session ID` shows one."
+        ),
     )
     add_since(parser, _SINCE)
-    parser.add_argument("--key", metavar="NAME", help="of this gateway key alone")
-    parser.add_argument("--all", action="store_true", help="with the threads of each")
-    parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
+    parser.add_argument("--key", metavar="NAME", help="only this gateway key")
+    parser.add_argument("--all", action="store_true", help="include the threads of each")
+    parser.add_argument(
+        "-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"number of sessions (default: {_USUAL})"
+    )
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the table")
     add_records(parser)
@@ -94,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.records.views.sessions import listing_of
 
     if options.most < 1:
-        raise UsageError(f"-n: {options.most} is no number of sessions")
+        raise UsageError(f"-n: {options.most} is not a number of sessions")
     gateway = records_of_gateway(options)
     record_file = find_record_file(options) if gateway is None else clock_here()
     if gateway is None:
@@ -109,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     screen = screen_of(sys.stdout, options.color)
     if not listing.lines and screen.terminal:
         when = f"{record_file.day(since)} {record_file.clock(since)}"
-        lines = wrapped(screen, f"No session since {when}; --since 30d looks further back.")
+        lines = wrapped(screen, f"No session since {when}; try --since 30d.")
         documents.write_text("\n".join(lines), screen)
         return status
     if options.all_losses:
@@ -138,7 +140,6 @@ def _of_file(options: argparse.Namespace, record_file: RecordFile) -> tuple[Sess
 
 
 def _of_gateway(options: argparse.Namespace, gateway: GatewayRecords) -> SessionsView:
-    """The same from a gateway, whose pages are limited."""
     from dragoman.records.views.sessions import SessionsView
 
     lines: list[SessionLineView] = []
@@ -178,13 +179,13 @@ def _as_text(
     yield from table(screen, _WIDE_COLUMNS if wide else _NARROW_COLUMNS, rows)
     if listing.more and screen.terminal:
         yield ""
-        yield from wrapped(screen, f"There are more; -n {2 * len(listing.lines)} shows as many again.")
+        yield from wrapped(screen, f"There are more; -n {2 * len(listing.lines)} shows twice as many.")
 
 
 def _row(
     line: SessionLine, name: str, record_file: RecordFile, screen: OutputScreen, now: int, *, wide: bool, whose: bool
 ) -> tuple[str, ...]:
-    """A session; whose it is needs no saying where there is but one."""
+    """A session. Its key is shown only if there are several."""
     session = line.session
     exact = not screen.terminal
     return _cells(
@@ -207,7 +208,7 @@ def _threads(
     exact = not screen.terminal
     for node in detail.tree.nodes:
         thread = node.thread
-        # Many are called as their class is.
+        # Many threads are named after their class.
         name = thread.label or (thread.name if thread.name != thread.kind else "")
         words = f"{as_cell(thread.kind, full=exact)} {as_cell(name, full=exact)}".strip()
         yield _cells(
@@ -233,7 +234,7 @@ def _cells(
     agents: int | str = "",
     more: str = "",
 ) -> tuple[str, ...]:
-    """One row; values whose column was left out are shown in words, unless zero."""
+    """One row. Values whose column was left out are added as text, unless zero."""
     tokens = formatting.tokens(figures.input + figures.output, exact=exact)
     cost = formatting.format_cost(figures.cost, figures.unpriced, exact=exact)
     turns = str(figures.requests)
@@ -261,14 +262,12 @@ def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
 
 
 def state_of(status: ThreadStatus, now: int) -> str:
-    """The status in a few words."""
     from dragoman.records.thread_status import format_status
 
     return format_status(status, now)
 
 
 def all_lost(figures: SessionFigures) -> SessionFigures:
-    """Figures whose losses include bookkeeping (decision 38)."""
     return replace(figures, losses=figures.losses + figures.bookkeeping)
 
 
@@ -292,8 +291,7 @@ def troubles_of(figures: SessionFigures) -> Iterable[str]:
 
 
 def link_of(session: SessionRow, origin: SessionRow | None) -> str:
-    """The origin of a session, in words."""
     if not session.origin:
         return ""
-    name = f"session {session.origin}, which is gone" if origin is None else as_cell(origin.name)
+    name = f"session {session.origin}, which was erased" if origin is None else as_cell(origin.name)
     return f"{_LINKS.get(session.link, as_cell(session.link))} {name}"

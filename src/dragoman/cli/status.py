@@ -1,4 +1,4 @@
-"""`dragoman status`: how the gateway that runs and its providers are doing; with `--reset`, that a target is well."""
+"""`dragoman status`: shows the state of the running gateway and its providers. `--reset` makes a target healthy."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _TARGETS = (
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "status",
-        help="show how providers are doing",
-        description="Show what the gateway that runs knows of its providers and targets.",
+        help="show the health of providers",
+        description="Show the state of the running gateway, its providers and targets.",
     )
     parser.add_argument("--reset", metavar="TARGET", help="end the cooldown of a target (provider/model) and its keys")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
@@ -50,7 +50,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Query the gateway, and show its status."""
     settings = settings_of(options)
     address = _running(options, settings)
     key = find_key(settings, os.environ, options.key_file)
@@ -65,9 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _running(options: argparse.Namespace, settings: Settings) -> str:
-    """The running gateway; an error if there is none."""
     if options.gateway is None and not settings.server.port:
-        raise DragomanError("the configuration lets the gateway take any free port; say where it is with --gateway URL")
+        raise DragomanError("the configuration lets the gateway use any free port; name its address with --gateway URL")
     address = gateway_to_ask(options, settings)
     if address is None:
         place = addresses_of(settings.server)[0]
@@ -76,7 +74,6 @@ def _running(options: argparse.Namespace, settings: Settings) -> str:
 
 
 def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
-    """The status in words and tables."""
     head = f"dragoman {text_of(status, 'version')} at {address}: "
     head += f"{_counted(status, 'workers')}, {_counted(status, 'in_flight', 'requests')} under way"
     figures = ("name", "keys", "calls", "concurrency", "queued")
@@ -100,11 +97,11 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
         lines += [*table(screen, _KEYS, keys), ""]
     if checks:
         lines += [*table(screen, _CHECKS, checks), ""]
-    lines += table(screen, _TARGETS, targets) if targets else ["Nothing is known against any target."]
+    lines += table(screen, _TARGETS, targets) if targets else ["No failure is recorded for any target."]
     unnamed = status.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
         levels = ", ".join(f"{text_of(unnamed, level)} {printable(level)}" for level in unnamed)
-        lines += ["", *wrapped(screen, f"Other targets, which only clients name: {levels}.")]
+        lines += ["", *wrapped(screen, f"Other targets, named only by clients: {levels}.")]
     return "\n".join(lines)
 
 
@@ -114,10 +111,9 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
 
 
 def as_reset(status: JsonObject) -> str:
-    """The state of a target before its reset, in words."""
     target, health, keys = text_of(status, "target"), text_of(status, "health"), text_of(status, "keys")
     if health == "healthy" and keys == "0":
-        return f"nothing was held against {target}"
+        return f"no failure was recorded for {target}"
     return f"{target} is healthy again (was {health}, {_counted(status, 'keys')} in cooldown)"
 
 
@@ -138,7 +134,6 @@ def _health(row: JsonObject) -> str:
 
 
 def _key(row: JsonObject, provider: JsonObject) -> str:
-    """Which key of how many, by its place, and for which model it is in cooldown."""
     place = row.get("key")
     which = f"key {place + 1 if isinstance(place, int) else '?'} of {text_of(provider, 'keys')}"
     model = text_of(row, "model")
@@ -169,7 +164,6 @@ def _remaining(row: JsonObject) -> str:
 
 
 def _seconds(row: JsonObject, name: str) -> str:
-    """A number of seconds that is more than none."""
     value = row.get(name)
     return f"{value:.10g} s" if isinstance(value, (int, float)) and value > 0 else ""
 

@@ -1,5 +1,5 @@
-"""Terminal output: tables, colours and progress for what a stream can show (`dragoman/terminal.py`, decision 28). Each
-stream is judged by itself. On a terminal tables fit the width; elsewhere whole values are separated by tabs."""
+"""Terminal output: tables, colours and progress for the capabilities of a stream (`dragoman/terminal.py`, decision 28).
+Each stream is judged separately. On a terminal tables fit the width; elsewhere tabs separate unshortened values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from dragoman.terminal import Choice, is_dumb
 
 AUTO: Choice = "auto"
 CHOICES: tuple[Choice, ...] = (AUTO, "always", "never")
-# Width of prose if the terminal reports none.
 WIDTH = 100
 _NARROWEST = 20
 
@@ -28,41 +27,35 @@ _GAP = "  "
 _BELOW = "      "
 # Width that a column keeps before it wraps below its row.
 _BESIDE = 24
-# A long cell goes on below after a blank; a word longer than a line, after one of these marks.
+# A long cell is wrapped after a blank; a word longer than a line, after one of these marks.
 _WORD = re.compile(r"\S+\s*")
 _PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
 
-# Text that may follow styled words.
 _AFTER_STYLED = ("", " ", ",", ";", ":")
 
-# Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
+# Colour codes: https://man7.org/linux/man-pages/man4/console_codes.4.html
 BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
-# ASCII replacements for symbols.
 _ASCII = str.maketrans(
     {"·": ".", "→": "->", "–": "-", "—": "-", "─": "-", "…": "...", "×": "x", "≥": ">=", "│": "|", "├": "|", "└": "`"}
 )
 
 
 class OutputScreen(Struct, frozen=True, kw_only=True):
-    """The capabilities of an output stream."""
-
     terminal: bool = False
     width: int = WIDTH
     colour: bool = False
-    # Whether signs beyond ASCII can be shown.
     unicode: bool = True
     encoding: str = "utf-8"
 
     def painted(self, text: str, style: str) -> str:
-        """The text in a colour, where there are any."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style and text else text
 
     def displayable(self, text: str) -> str:
-        """The text with signs of ours that can be shown."""
+        """The text with symbols that the stream can show."""
         return text if self.unicode else text.translate(_ASCII)
 
     def encode(self, text: str) -> bytes:
-        """The text in the stream's encoding; characters outside it are spelled out."""
+        """The text in the stream's encoding. Characters outside it are escaped."""
         return self.displayable(text).encode(self.encoding, "backslashreplace")
 
 
@@ -80,21 +73,19 @@ def text_of(row: JsonObject, name: str) -> str:
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column of a table."""
-
     heading: str
-    # Numbers end at the right.
+    # Numbers are aligned right.
     right: bool = False
     # The width to which it may shrink by wrapping; 0 means never narrower than its content.
     least: int = 0
-    # Whether it goes below its row where room is short.
+    # Whether it moves below its row on narrow terminals.
     below: bool = False
-    # The colour of a cell, by the words that it begins with.
+    # The colour of a cell, by the words at its start.
     styles: Mapping[str, str] = {}
 
 
 def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] = os.environ) -> OutputScreen:
-    """The present capabilities of a stream, by itself, by the environment, and by the option for colour."""
+    """The capabilities of a stream, by the stream, the environment, and the option for colour."""
     seen = terminal.screen_of(stream, environ, choice)
     columns = seen.columns()
     return OutputScreen(
@@ -107,8 +98,8 @@ def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] 
 
 
 def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: bool = False) -> list[str]:
-    """A sentence as lines on a terminal, as one line elsewhere; `indent` begins all but the first. `whole_words` keeps
-    long addresses and paths uncut, so that they can be copied."""
+    """Wrap a sentence on a terminal; elsewhere it stays one line. `indent` begins all lines but the first.
+    `whole_words` leaves long URLs and paths uncut, so that they can be copied."""
     if not screen.terminal:
         return [text]
     lines = textwrap.wrap(
@@ -118,7 +109,7 @@ def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: b
 
 
 def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines; text from outside cannot control the terminal."""
+    """Format a table as lines. Text from outside cannot control the terminal."""
     cells = [[printable(screen.displayable(cell)) for cell in row] for row in rows]
     headings = [column.heading for column in columns]
     if not screen.terminal:
@@ -137,9 +128,8 @@ def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequen
 
 
 def _arranged(width: int, columns: Sequence[Column], rows: list[list[str]]) -> tuple[list[int], list[int]]:
-    """Which columns stand side by side, and which wrap below, the last ones first."""
+    """The columns that fit side by side, and the others, which wrap below, the last ones first."""
     needed = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
-    # Columns that can shrink count with their minimum.
     fixed = [
         min(size, column.least or (_BESIDE if column.below else size))
         for size, column in zip(needed, columns, strict=True)
@@ -207,7 +197,7 @@ def _style(column: Column, cell: str) -> str:
 
 
 def folded(cell: str, size: int) -> list[str]:
-    """A cell in as many lines as needed, all with its indent. An id that fits is not cut."""
+    """A cell in as many lines as needed, all with its indent. An ID that fits is not cut."""
     if terminal.cells(cell) <= size:
         return [cell]
     indent = " " * min(len(cell) - len(cell.lstrip()), size // 2)
@@ -240,7 +230,7 @@ def _fits(text: str, size: int) -> int:
 
 @contextmanager
 def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Iterator[Callable[[str], None]]:
-    """Show the running work on standard error while it takes long; nothing without a terminal."""
+    """Show running work on standard error if it takes long; nothing without a terminal."""
     out = stream or sys.stderr
     screen = screen_of(out, environ=environ)
     dumb = is_dumb(environ)

@@ -29,7 +29,7 @@ from dragoman.terminal import Choice, cut, is_dumb
 if TYPE_CHECKING:
     from dragoman.records.live_view import Activity, LiveSnapshot
 
-    # Returns the present view; problems go to a function.
+    # Returns the present view. Problems go to a function.
     Look = Callable[[Callable[[str], None]], tuple[LiveSnapshot, int]]
 
 THREAD, MODEL = "thread", "model"
@@ -44,10 +44,10 @@ _THREADS = (
     NARROW_STATE,
     *_NUMBERS,
 )
-# From here on there is room for the model, too.
+# The minimum width for a column with the model.
 _WIDE = 100
 _MODELS = (Column(heading="REQUESTED", least=10), Column(heading="TARGET", least=14), NARROW_STATE, *_NUMBERS)
-# Orders of terminals: https://man7.org/linux/man-pages/man4/console_codes.4.html
+# Control sequences: https://man7.org/linux/man-pages/man4/console_codes.4.html
 _BEGIN, _END = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -55,14 +55,14 @@ _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "top",
-        help="watch what goes on",
-        description="What is open now, who does what, and what the last minute came to; drawn anew each second on a "
-        "terminal until it is interrupted, and once elsewhere.",
+        help="watch the running requests",
+        description=(
+            "Show open requests, active threads and totals of the last minute. On a terminal the "
+            "page is redrawn each second until an interrupt; elsewhere it is printed once."
+        ),
     )
-    parser.add_argument("--once", action="store_true", help="one page, and no more")
-    parser.add_argument(
-        "--by", choices=(THREAD, MODEL), default=THREAD, help="a line for each thread, or for each model"
-    )
+    parser.add_argument("--once", action="store_true", help="print one page and end")
+    parser.add_argument("--by", choices=(THREAD, MODEL), default=THREAD, help="one line per thread, or per model")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON): one page")
     add_records(parser)
     parser.set_defaults(run=run)
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _file_reader(record_file: RecordFile, by: str) -> Look:
-    """Looks at the file, again and again."""
+    """Reads the database repeatedly."""
     from dragoman.records.live_view import LiveView, looked_back
 
     live_view = LiveView(record_file.database, by_model=by == MODEL)
@@ -101,7 +101,7 @@ def _file_reader(record_file: RecordFile, by: str) -> Look:
 
 
 def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
-    """Queries a gateway repeatedly; returns the last view while it does not respond."""
+    """Queries a gateway repeatedly. Returns the last view while the gateway does not respond."""
     from dragoman.launching.admin_client import AdminApiError, GatewayUnreachable
     from dragoman.records.views.live import LiveSnapshotView, snapshot_of
 
@@ -121,12 +121,12 @@ def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
 
 
 def _draw(record_file: RecordFile, look: Look, by: str, colour: Choice) -> None:
-    """Draw the page each second, on the alternate screen, until an interrupt; the old screen comes back."""
+    """Draw the page each second, on the alternate screen, until an interrupt. Then the former screen returns."""
     signal.signal(signal.SIGTERM, _end)
     try:
         documents.write(_BEGIN.encode())
         while True:
-            # Windows are made wider and narrower.
+            # The window may have changed its size.
             screen = screen_of(sys.stdout, colour)
             notes: list[str] = []
             lines = list(page(look(notes.append)[0], by, record_file, screen))
@@ -140,12 +140,11 @@ def _draw(record_file: RecordFile, look: Look, by: str, colour: Choice) -> None:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End as by a signal, after restoring the terminal."""
     raise SystemExit(128 + number)
 
 
 def page(present: LiveSnapshot, by: str, record_file: RecordFile, screen: OutputScreen) -> Iterator[str]:
-    """One page: a sentence of all, and a line for each that does something."""
+    """One page: a line of totals, and a line for each active thread or model."""
     total, exact = present.total, not screen.terminal
     words = [
         f"{present.opened} open",
@@ -159,7 +158,7 @@ def page(present: LiveSnapshot, by: str, record_file: RecordFile, screen: Output
     )
     yield ""
     if not present.activities:
-        yield "Nothing went on in the last minute."
+        yield "No request in the last minute."
         return
     if by == MODEL:
         rows = [

@@ -1,4 +1,4 @@
-"""`dragoman translate`: a request, a response or a stream in another protocol, with the ledger of losses."""
+"""`dragoman translate`: translates a request, a response or a stream to another protocol, with the ledger of losses."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "translate",
         help="translate a request, a response or a stream",
-        description="Translated JSON on standard output, the ledger of losses on standard error.",
+        description="Prints translated JSON to standard output and the ledger of losses to standard error.",
     )
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="what to translate; - is standard input")
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="the document to translate; - is standard input"
+    )
     parser.add_argument(
         "--from",
         dest="source",
         choices=PROTOCOL_NAMES,
         metavar="PROTOCOL",
-        help=f"its protocol ({', '.join(PROTOCOL_NAMES)}); recognised from the shape if left out",
+        help=f"its protocol ({', '.join(PROTOCOL_NAMES)}; default: detected)",
     )
     parser.add_argument(
         "--to",
@@ -45,11 +47,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the protocol to translate to",
     )
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--response", action="store_true", help="it is a provider's response, not a request")
-    kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")
+    kind.add_argument("--response", action="store_true", help="the document is a provider's response, not a request")
+    kind.add_argument("--stream", action="store_true", help="the document is a provider's stream of events")
     parser.add_argument("--request", metavar="FILE", help="with --response or --stream: the client's request")
-    parser.add_argument("--model", help="the model's name at the provider, if it is another or the request has none")
-    parser.add_argument("--vendor", help="whose endpoint it is, for example openai or deepseek")
+    parser.add_argument("--model", help="the model's name at the provider, if it differs or the request has none")
+    parser.add_argument("--vendor", help="the vendor of the endpoint, for example openai or deepseek")
     strict = parser.add_mutually_exclusive_group()
     strict.add_argument(
         "--strict",
@@ -58,14 +60,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=False,
         help=f"exit with status {LOST} if a loss changes the response",
     )
-    # An option of its own: a value that may be left out would take FILE for itself.
+    # A separate option: an optional value would consume FILE.
     strict.add_argument(
         "--strict=all",
         dest="strict",
         action="store_const",
         const="all",
         default=False,
-        help=f"exit with status {LOST} if anything is lost, bookkeeping included",
+        help=f"exit with status {LOST} on any loss, including bookkeeping",
     )
     add_all_losses(parser, "the ledger")
     parser.add_argument("--json", action="store_true", help="the ledger as JSON")
@@ -99,7 +101,7 @@ def _response(options: argparse.Namespace) -> int:
 
 
 def _stream(options: argparse.Namespace) -> int:
-    """Translate as data arrives; strict mode can report a loss only by the exit status."""
+    """Translate as data arrives. Strict mode can report a loss only by the exit status."""
     chunks = documents.chunks(options.file)
     source = options.source
     if source is None:
@@ -128,19 +130,21 @@ def _original_request(options: argparse.Namespace, source: str) -> TranslatedReq
 def _recognised(body: bytes) -> str:
     codec = recognise_response(decode_object(body))
     if codec is None:
-        raise WireError("", "a response in one of the three protocols", "another document; say --from")
+        raise WireError(
+            "", "a response in one of the three protocols", "another document; name its protocol with --from"
+        )
     return codec.name
 
 
 def _recognised_stream(chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
-    """Read on until the first event shows whose stream it is."""
+    """Read until the first event shows the protocol of the stream."""
     reader, seen = SseReader(), []
     for chunk in chunks:
         seen.append(chunk)
         frames = reader.feed(chunk)
         if frames:
             return _recognised(frames[0].data), itertools.chain(seen, chunks)
-    raise WireError("", "a stream of events", "none; say --from")
+    raise WireError("", "a stream of events", "none; name its protocol with --from")
 
 
 def _write_result(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
@@ -148,7 +152,7 @@ def _write_result(options: argparse.Namespace, data: bytes, losses: tuple[LossLi
         _print_ledger(options, losses)
         if not options.json:
             which = "every loss" if options.strict == "all" else "losses that change the response"
-            documents.complain(f"strict mode refuses {which}: nothing was written")
+            documents.complain(f"strict mode rejected {which}: nothing was written")
         return LOST
     documents.write(data)
     _print_ledger(options, losses)
@@ -156,7 +160,6 @@ def _write_result(options: argparse.Namespace, data: bytes, losses: tuple[LossLi
 
 
 def _is_refused(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> bool:
-    """Whether strict mode refuses some of the losses."""
     return bool(losses if options.strict == "all" else changes_in(losses)) if options.strict else False
 
 

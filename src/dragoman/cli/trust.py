@@ -1,4 +1,5 @@
-"""`dragoman trust`: a found file may be used as it is now. On a terminal the other commands ask for it."""
+"""`dragoman trust`: permits the use of a found configuration file in its present form. On a terminal other commands ask
+for this permission."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from dragoman.config.trust import is_trusted, revoke, trust
 from dragoman.config.trust_summary import describe
 from dragoman.providers.catalogue import catalogue
 
-# More rows than these are not on the screen any more when the question comes.
+# More rows would scroll off the screen before the question.
 _MAX_ROWS = 18
 # The lines of a description, wrapped with an indent: text from a file cannot begin a row of its own.
 _NARROWEST = 40
@@ -29,17 +30,19 @@ _LINE, _GOES_ON = "  ", " " * 10
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "trust",
-        help="let a dragoman.toml of the current directory be used",
-        description="Tell what a file would do, and let it be used where it is found, as long as it is not changed. "
-        "It may have come with a checkout, and can have your keys sent anywhere.",
+        help="permit the use of a dragoman.toml in the current directory",
+        description=(
+            "Show the effects of a configuration file, and permit its use where it is found, as long "
+            "as it is not changed. It may be part of a checkout, and can send your keys to any "
+            "address."
+        ),
     )
     parser.add_argument("file", nargs="?", default=FILE_NAME, metavar="FILE", help=f"the file (default: {FILE_NAME})")
-    parser.add_argument("--revoke", action="store_true", help="trust it no longer")
+    parser.add_argument("--revoke", action="store_true", help="revoke the trust")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Trust a file, or no longer."""
     path = Path(options.file)
     name = printable(str(path))
     if options.revoke:
@@ -55,17 +58,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def configured(explicit: str | None) -> Settings:
-    """The settings that a command goes by."""
     return read_settings(file_to_read(explicit), os.environ, catalogue())
 
 
 def file_to_read(explicit: str | None) -> ConfigFile | None:
-    """The file that a command reads. On a terminal it asks whether to trust a found one; else the reader rejects it."""
+    """The file that a command reads. On a terminal it asks whether to trust a found one; otherwise the reader rejects
+    it."""
     file = find_file(os.environ, explicit)
     if file is not None and file.origin is FileOrigin.FOUND and documents.may_ask():
         content = file.read()
         if not is_trusted(file, content, os.environ) and _agreed(_described(file, content)):
-            # The content that was shown, whatever the file contains by now.
+            # Trust the content that was shown, even if the file has changed.
             trust(file.path, content, os.environ)
     return file
 
@@ -87,7 +90,7 @@ def _described(file: ConfigFile, content: bytes) -> str:
 
 def _agreed(description: str) -> bool:
     if description.count("\n") >= _MAX_ROWS:
-        _print("dragoman.toml was found here, and is too long to be shown: read it before you trust it")
+        _print("a dragoman.toml was found here, which is too long to show: read it before you trust it")
         return False
     _print(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
     documents.prompt("Trust it?")

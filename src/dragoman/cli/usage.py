@@ -35,15 +35,12 @@ if TYPE_CHECKING:
     from dragoman.records.usage import Group, UsageFigures, UsageReport
 
 _MICRO = 1_000_000
-# Default number of groups on a terminal.
 _USUAL = 100
-# Maximum groups that a gateway returns.
 _MAX_GROUPS = 10_000
-# The width of all columns side by side.
 _WIDE = 120
-# Room that the columns of numbers leave for names on a narrow terminal.
+# Width that the number columns leave for names on a narrow terminal.
 _FOR_NAMES = 26
-# Columns of counts, and the figures in them; TTFT and DURATION follow where there is room.
+# Columns of counts, and their figures. TTFT and DURATION follow on wide terminals.
 _COUNTS = {
     "REQUESTS": "requests",
     "ERRORS": "errors",
@@ -59,17 +56,19 @@ _NARROW_NUMBERS = ("REQUESTS", "ERRORS", "INPUT", "READ", "OUTPUT")
 _UNKNOWN = "–"
 _FORGOTTEN = "forgotten"
 _LEGEND = (
-    "INPUT includes what was read from caches (READ) and written to them, OUTPUT what was thought; "
-    f"{_UNKNOWN} is not known, and ≥ is at least so much."
+    "INPUT includes tokens read from caches (READ) and written to them, OUTPUT includes "
+    f"reasoning; {_UNKNOWN} is unknown, and ≥ marks a minimum."
 )
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "usage",
-        help="show what went through the gateway came to",
-        description="Requests, tokens, cost, losses, errors and times of what went through the gateway, from sums by "
-        "quarters of an hour, which are kept for ever.",
+        help="show requests, tokens and cost",
+        description=(
+            "Show requests, tokens, cost, losses, errors and times of the gateway, from 15-minute "
+            "rollups, which are retained for ever."
+        ),
     )
     parser.add_argument(
         "--by",
@@ -80,7 +79,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     add_times(parser, "7d")
     parser.add_argument(
-        "--ids", action="store_true", help="with --by provider: each call by the provider's own id, for its invoice"
+        "--ids",
+        action="store_true",
+        help="with --by provider: each call by the provider's own ID, to check its invoice",
     )
     amounts = parser.add_mutually_exclusive_group()
     amounts.add_argument(
@@ -88,33 +89,31 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         dest="most",
         type=int,
         metavar="N",
-        help=f"how many groups, the dearest; the rest is one (default: {_USUAL} on a terminal, else all)",
+        help=(f"show the N most expensive groups and sum up the rest (default: {_USUAL} on a terminal, otherwise all)"),
     )
     amounts.add_argument("--all", action="store_true", help="all groups, also on a terminal")
     add_all_losses(parser, "counts of the table")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="machine-readable (JSON)")
-    forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
+    forms.add_argument("--csv", action="store_true", help="CSV for spreadsheets, without the total")
     add_records(parser)
     parser.set_defaults(run=run)
 
 
 def add_times(parser: argparse.ArgumentParser, since: str) -> None:
-    """Declare from when to when, and whose days are meant."""
     parser.add_argument(
         "--since",
         default=since,
         metavar="WHEN",
         help=f"7d, 24h, 90m, today, a date, a date and time, or all (default: {since})",
     )
-    parser.add_argument("--until", default="", metavar="WHEN", help="likewise; a date is up to its end (default: now)")
+    parser.add_argument("--until", default="", metavar="WHEN", help="as --since; a date is included (default: now)")
     parser.add_argument(
-        "--zone", metavar="NAME", help="whose days, as Europe/Berlin or +05:30 (default: storage.time_zone)"
+        "--zone", metavar="NAME", help="time zone of days, such as Europe/Berlin or +05:30 (default: storage.time_zone)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the requested usage."""
     from dragoman.records.export import calls
     from dragoman.records.time_range import BUCKET_SECONDS, period_of, zone_of
     from dragoman.records.usage import SESSION, THREAD, nothing, read_groups, usage
@@ -124,9 +123,9 @@ def run(options: argparse.Namespace) -> int:
 
     by = read_groups(options.by or ["model"])
     if options.ids and by != ("provider",):
-        raise UsageError("--ids lists the calls of providers: it goes with --by provider")
+        raise UsageError("--ids lists the calls of providers: use it with --by provider")
     if options.most is not None and options.most < 1:
-        raise UsageError(f"-n: {options.most} is no number of groups")
+        raise UsageError(f"-n: {options.most} is not a number of groups")
     screen = screen_of(sys.stdout, options.color)
     most = _USUAL if screen.terminal and not (options.all or options.json or options.csv) else None
     if options.most is not None:
@@ -170,7 +169,6 @@ def run(options: argparse.Namespace) -> int:
 def _of_gateway(
     gateway: GatewayRecords, options: argparse.Namespace, by: Sequence[str], most: int | None
 ) -> UsageReport:
-    """The same from a gateway."""
     from dragoman.records.views.usage import UsageView, report_of
 
     if options.ids:
@@ -196,7 +194,7 @@ def _complete(report: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Itera
     total = report.total
     gone = total.requests + total.cancelled_requests + total.other_requests - rows
     if gone > 0:
-        documents.complain(f"{counted(gone, 'exchange')} of that time have no row any more: their ids are not listed")
+        documents.complain(f"no full record of {counted(gone, 'request')} in that period: their IDs are not listed")
 
 
 def _write_report(
@@ -209,7 +207,7 @@ def _write_report(
     if options.csv:
         documents.write_all(_calls_as_csv(calls()) if options.ids else _as_csv(report))
         if report.rest is not None and not options.ids:
-            documents.complain(f"{counted(report.rest.groups, 'group')} more have no line: -n is {options.most}")
+            documents.complain(f"{counted(report.rest.groups, 'more group')} not shown: -n is {options.most}")
         return
     documents.write_text("\n".join(as_text(report, screen, all_losses=options.all_losses)), screen)
     if options.ids:
@@ -217,7 +215,7 @@ def _write_report(
 
 
 def _with_calls(document: bytes, calls: Iterator[CallId]) -> Iterator[bytes]:
-    """One document, whose list of calls is written as they are read: there may be millions."""
+    """One document, whose list of calls is written while they are read: there may be millions."""
     yield document[:-1] + b',"ids":['
     for at, call in enumerate(calls):
         yield (b"," if at else b"") + as_json(msgspec.to_builtins(call))
@@ -242,11 +240,9 @@ def _as_csv(report: UsageReport) -> Iterator[bytes]:
 
 
 def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = False) -> list[str]:
-    """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
+    """The groups and their total as a table; on a terminal with the period and a legend."""
     wide = not screen.terminal or screen.width >= _WIDE
-    # A thread has its session beside it.
     words = [name for word in report.by for name in (("session", word) if word == "thread" else (word,))]
-    # The name of a tag is its text.
     headings = [f"TAG:{word[4:]}" if word.startswith("tag:") else word.upper() for word in words]
     least = max(6, (_FOR_NAMES + 2) // len(headings) - 2)
     columns = [
@@ -269,7 +265,7 @@ def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = Fal
     if report.rest is not None:
         others = counted(report.rest.groups, "other")
         sums.insert(0, (others, report.rest.figures))
-        legend.append(f"The dearest {len(rows)} are shown, and {others} as one; --all shows each.")
+        legend.append(f"The {len(rows)} most expensive groups are shown, and {others} as one; --all shows each.")
     blank = [""] * (len(headings) - 1)
     rows += [(name, *blank, *numbers(figures, ())) for name, figures in sums]
     lines = table(screen, columns, rows)
@@ -279,15 +275,13 @@ def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = Fal
 
 
 def _range(period: Period) -> str:
-    """From when to when figures are, and in which zone."""
     begins, ends = (period.zone.local(moment) for moment in (period.since, period.until))
     zone = f"local time ({begins:%Z})" if period.zone.rules is None else period.zone.name
-    widened = ", widened to quarters of an hour" if period.is_widened else ""
+    widened = ", extended to full 15-minute buckets" if period.is_widened else ""
     return f"From {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M}, {zone}{widened}"
 
 
 def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
-    """The name of a group, by column."""
     names = group.names
     cells = []
     for word in by:
@@ -325,7 +319,6 @@ def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], 
 
 
 def _left_out(figures: UsageFigures, first: str, duration: str, count: Callable[[int], str]) -> Iterator[str]:
-    """Figures without a column on narrow terminals."""
     if figures.cache_write_tokens:
         yield f"{count(figures.cache_write_tokens)} written to caches"
     if figures.thinking_tokens:
@@ -348,7 +341,6 @@ def _rest(figures: UsageFigures) -> Iterator[str]:
 
 
 def _seconds(micro: int, count: int, *, exact: bool) -> str:
-    """The mean."""
     if not count:
         return _UNKNOWN
     return f"{micro / count / _MICRO:.6f}" if exact else f"{micro / count / _MICRO:.1f}"

@@ -24,7 +24,7 @@ def test_no_file_is_no_problem() -> None:
     assert settings is not None
     assert dict(section.facts) == {
         "file": "none: environment variables only",
-        "gateway keys": "none: every client that reaches it may use it",
+        "gateway keys": "none: every client that reaches the gateway may use it",
         "not default": "nothing",
     }
     assert section.wrong == 0
@@ -53,7 +53,7 @@ def test_keys_of_the_database_are_counted(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 100)
     for beside in ("state.db-wal", "state.db-shm"):
         (tmp_path / beside).unlink(missing_ok=True)
-    assert keys() == "1 in the configuration; those of the database cannot be read"
+    assert keys() == "1 in the configuration; cannot read those of the database"
 
 
 def test_every_problem_has_its_remedy(tmp_path: Path) -> None:
