@@ -1,9 +1,8 @@
 """Cached translation of a request: repeated tools and history are not translated again (decision 45).
 
-An agent resends its tools and its history with every call. The bytes that an earlier request of the same client had in
-the same place are neither decoded nor encoded: the translation continues behind them. The result is the one of a
-translation from scratch, which is also what remains wherever this is not certain.
-"""
+An agent resends its tools and its history with every call. Bytes that an earlier request of the same client had in the
+same position are neither decoded nor encoded again. The result equals that of a full translation, which is used
+whenever equality is not certain."""
 
 from __future__ import annotations
 
@@ -36,20 +35,19 @@ from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import encode, read_json
 from dragoman.wire.peek import NULL
 
-# Histories of smaller bodies are translated faster than they are compared.
+# Translating the histories of smaller bodies is faster than comparing them.
 MIN_BODY = 8 * 1024
 HIT, MISS, DISCARDED = "hit", "miss", "discarded"
-# Members that declare tools, besides `tools`.
 _OTHER_TOOLS = frozenset({"mcp_servers", "functions", "web_search_options"})
 _NO_UPDATES = Updates()
-# A letter as an escape, which no client needs: blockers are looked for as they are usually written.
+# A letter as an escape, which could hide a blocker. Clients do not escape letters.
 _find_escaped_letter = re.compile(rb"\\u00[4-7]").search
 # Maximum boundaries to try: an edited message may not begin a turn.
 _TRIES = 3
 
 
 class RequestTranslation(Struct, frozen=True, kw_only=True):
-    """A request as it was decoded and encoded, and the bytes that are sent."""
+    """A request as it was decoded and encoded, and the bytes to send."""
 
     request: Request
     encoded: EncodedRequest
@@ -59,8 +57,8 @@ class RequestTranslation(Struct, frozen=True, kw_only=True):
 def translate_with_cache(
     body: bytes, inner: Codec, outer: Codec, target: TargetModel, ledger: Ledger, cache: TranslationCache
 ) -> RequestTranslation | None:
-    """Translate a request with the cached translation of its beginning; None if it must be translated without a cache,
-    with a new ledger."""
+    """Translate a request with the cached translation of its beginning. If it returns None, translate it without the
+    cache and with a new ledger."""
     if not inner.history or not outer.reuses:
         return None
     glance = cache.glance
@@ -75,7 +73,6 @@ def translate_with_cache(
             return None
         return _Translator(members, array, inner, outer, target, ledger, cache).run()
     except (msgspec.DecodeError, UnicodeError, RecursionError, DragomanError):
-        # A translation from scratch names the error and its place.
         return None
 
 
@@ -168,13 +165,13 @@ class _Translator:
         if found is None or not isinstance(history := found[1], TranslatedHistory):
             return None
         if history.target != self._target or history.tools != self._tools_raw:
-            # Another set of tools names calls in another way.
+            # Another set of tools changes the names in calls.
             self._cache.count(DISCARDED)
             return None
         return found[0], history
 
     def run(self) -> RequestTranslation | None:
-        """Translate, and store the parts for the next request of the conversation."""
+        """Translate, and cache the parts for the next request of the conversation."""
         start, request = self._decoded()
         if request.updates != _NO_UPDATES or request.compacts:
             return None
@@ -188,7 +185,6 @@ class _Translator:
         return RequestTranslation(request=request, encoded=encoded, body=body)
 
     def _decoded(self) -> tuple[HistoryStart | None, Request]:
-        """The request, and the state from which its history continues."""
         tools = None if self._tools is None else self._tools.specs
         if self._earlier is not None:
             limit, history = self._earlier
@@ -209,7 +205,6 @@ class _Translator:
         return None, self._inner.decode_request(self._wire, KnownParts(tools=tools))
 
     def _is_blocked(self) -> bool:
-        """Whether an array has something that messages after it would have to know of."""
         blockers = self._inner.history_blockers
         tail = self._match.tail(self._boundaries[-1].count if self._boundaries else 0).written
         return any(

@@ -1,4 +1,4 @@
-"""Codec: the interface of every protocol package, as a record of functions, and their parameters."""
+"""Codec: the interface of every protocol package, as a record of functions, with the types of their parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from dragoman.rules.translated_parts import GlancedRequest, KnownParts, ReusedPa
 from dragoman.wire.conversation_history import HistoryReader
 from dragoman.wire.sse import Frame
 
-# The protocols by name, as users of the library write them.
 ProtocolName: TypeAlias = Literal["anthropic-messages", "openai-chat", "openai-responses"]
 
 
@@ -39,8 +38,8 @@ class TargetModel(Struct, frozen=True, kw_only=True):
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
-    """A request as it is sent to the provider. `table` maps tool names, `stops` are the stop sequences left to emulate
-    (S11), `headers` are required by the body (`anthropic-version`, `anthropic-beta`)."""
+    """A request to send to the provider. `table` maps tool names, `stops` are the stop sequences left to emulate (S11),
+    `headers` are required by the body (`anthropic-version`, `anthropic-beta`)."""
 
     body: JsonObject
     table: ToolTable
@@ -50,10 +49,9 @@ class EncodedRequest(Struct, frozen=True, kw_only=True):
 
 class TranslationContext(Struct, frozen=True, kw_only=True):
     """Context of a response: the client's request, and how it was sent to the provider. `render_turn` encodes an
-    assistant turn as the provider's blocks, for sealing (V1); `origin` is the provider's protocol, which stream events
-    do not carry. `response_id` is the response's id if it was sent before. `summarises`: the response is the summary
-    for a compaction (K1). `relayed`: bytes go on unchanged, and the client assembles calls itself, so doubts of ours do
-    not count."""
+    assistant turn as the provider's blocks, to be signed (V1). `origin` is the provider's protocol, which stream events
+    lack. `response_id` is set if the ID was sent before. `summarises`: the response is the summary for a compaction
+    (K1). `relayed`: bytes are forwarded unchanged and the client assembles calls, so ambiguous calls are no error."""
 
     request: Request
     target: TargetModel
@@ -67,25 +65,25 @@ class TranslationContext(Struct, frozen=True, kw_only=True):
 
 
 class Mint(Struct, frozen=True, kw_only=True):
-    """Source of ids and times, so that the core stays deterministic. `token(n)` gives n characters out of [0-9A-Za-z];
-    `now` is in unix seconds. `response_token` is 24 such characters for the response id, if the provider gave no usable
-    one; else a token serves."""
+    """Source of IDs and times, so that the core stays deterministic. `token(n)` returns n characters out of
+    [0-9A-Za-z]; `now` is in Unix seconds. `response_token` has 24 such characters for the response ID, if the
+    provider's is unusable."""
 
     token: Callable[[int], str]
     now: Callable[[], int]
     response_token: str = ""
 
     def response_suffix(self, upstream_id: str) -> str:
-        """The part of an answer's id that is its own (N4): the provider's, if that will do."""
+        """The own part of a response ID (N4): the provider's, if usable."""
         return object_suffix(upstream_id) or self.response_token or self.token(24)
 
 
 class StreamDecoder(Protocol):
-    """Decodes frames of a provider's stream to events; never raises on provider data, but emits `Failed`."""
+    """Decodes frames of a provider's stream to events. It never raises on provider data, but emits `Failed`."""
 
     @property
     def final_usage(self) -> Usage | None:
-        """The usage of the whole response, if it is known before the end is emitted."""
+        """The usage of the full response, if it is known before the end is emitted."""
         ...
 
     @property
@@ -94,32 +92,30 @@ class StreamDecoder(Protocol):
         ...
 
     def grow(self, run: TextRun) -> PartGrew:
-        """The event of frames that `text_frames` has read."""
+        """Return the event of frames that `text_frames` has read."""
         ...
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events of one frame; a frame without data has none, whatever its name."""
+        """Return the events of one frame. A frame without data has none, whatever its name."""
         ...
 
     def close(self) -> list[Event]:
-        """The events of the end of the stream: `Ended` if the story was complete, `Failed` if not."""
+        """Return the events of the end of the stream: `Ended` if the response is complete, otherwise `Failed`."""
         ...
 
     def broken(self, failure: Failure) -> bytes:
-        """The frames that end a broken relayed stream of this protocol for its client."""
+        """Return the frames that end a broken relayed stream for its client."""
         ...
 
 
 class StreamEncoder(Protocol):
-    """Events to bytes of a client's stream, in the grammar of its protocol."""
+    """Encodes events as the client's stream."""
 
-    def feed(self, event: Event) -> bytes:
-        """The frames that one event makes, possibly none."""
-        ...
+    def feed(self, event: Event) -> bytes: ...
 
     def run_form(self, index: int) -> FrameForm | None:
-        """The form of the frames that a run makes, for a part that has grown by one; None if they vary. It stays the
-        same until an event that is no run of this part."""
+        """The frame form of runs for a part that has grown by one delta; None if frames vary. It stays the same until
+        another event."""
         ...
 
 
@@ -127,8 +123,6 @@ Headers: TypeAlias = Mapping[str, str]
 
 
 class ReasoningRepair(Protocol):
-    """Brings a request in line with the reasoning that its turns lack."""
-
     def __call__(
         self,
         body: bytes,
@@ -139,31 +133,26 @@ class ReasoningRepair(Protocol):
         demanded: bool = False,
         intact: bool = False,
     ) -> bytes:
-        """The body, changed if need be. `demanded`: its provider refused it; `intact`: nothing was cut out."""
+        """Return the body, changed if necessary. `demanded`: the provider rejected it; `intact`: no part was
+        removed."""
         ...
 
 
 class RequestGlance(GlancedRequest, Protocol):
-    """A request as far as it must be known before it is translated or relayed; each member is read once."""
+    """The members of a request that are needed before it is translated or relayed. Each is read once."""
 
     @property
-    def protocol(self) -> str:
-        """The protocol that the request is in."""
-        ...
+    def protocol(self) -> str: ...
 
     @property
-    def stream(self) -> bool:
-        """Whether the client wants a stream."""
-        ...
+    def stream(self) -> bool: ...
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the body has more objects than content."""
+        """Whether the body has more objects than real content needs."""
         ...
 
-    def request_features(self) -> RequestFeatures:
-        """The features of the content that routing needs."""
-        ...
+    def request_features(self) -> RequestFeatures: ...
 
     def conversation_start(self) -> ConversationStart:
         """The start of the conversation, without parts that change from turn to turn."""
@@ -171,14 +160,14 @@ class RequestGlance(GlancedRequest, Protocol):
 
     @property
     def history(self) -> Raw:
-        """The member that clients send again with every call, longer each time."""
+        """The member that clients resend with every call, longer each time."""
         ...
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """The session hints of the request; `is_named` if the client names session and thread. A `reader` has the
-        cached part of the history."""
+        """The session hints of the request. `is_named`: the client names session and thread. A `reader` has the cached
+        part of the history."""
         ...
 
     def needs_repair(self, capabilities: Capabilities, vendor: str, /) -> bool:
@@ -186,23 +175,23 @@ class RequestGlance(GlancedRequest, Protocol):
         ...
 
     def forget(self) -> None:
-        """Drop the parsed values, which are as large as the body; they are parsed again on access."""
+        """Drop the parsed values, which are as large as the body. They are parsed again on access."""
         ...
 
 
 class CachedTurn(Struct, frozen=True, kw_only=True):
-    """The cached reasoning of a response, found by the ID of its first call; `body` is for `restore` alone to read."""
+    """The cached reasoning of a response, identified by its first call. Only `restore` reads `body`."""
 
     call_id: str
     body: bytes
 
 
 class TurnRestorer(Struct, frozen=True, kw_only=True):
-    """How turns are completed that clients send back without their reasoning (V4)."""
+    """Completes turns that clients send back without their reasoning (V4)."""
 
-    # The part of a response to cache for a client of this protocol; None if nothing needs to be.
+    # The part of a response to cache for a client of this protocol; None if nothing is needed.
     build_cached_turn: Callable[[Response, TranslationContext], CachedTurn | None]
-    # A marker in the body of every request with such turns, and the calls by which their cached turns are found.
+    # A marker in the body of every request with such turns, and the calls that identify their cached turns.
     marker: bytes
     lacking: Callable[[bytes], list[str]]
     # The request with its cached turns by ID, for a provider: its protocol and target.
@@ -213,7 +202,6 @@ class ModelLists(Struct, frozen=True, kw_only=True):
     """The format of model lists. Protocols with the same `form` share the format."""
 
     form: str
-    # The path of a provider's model list below its base URL, and its query.
     path: str
     query: str = ""
     headers: Headers = {}
@@ -222,20 +210,16 @@ class ModelLists(Struct, frozen=True, kw_only=True):
 
 
 class RequestDecoder(Protocol):
-    """Reads a request."""
-
     def __call__(self, body: JsonObject, known: KnownParts = ..., /) -> Request:
-        """The request; `known` parts are not in the body."""
+        """Decode the request. `known` parts are not in the body."""
         ...
 
 
 class RequestEncoder(Protocol):
-    """Writes the request of another protocol."""
-
     def __call__(
         self, request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None, /
     ) -> EncodedRequest:
-        """The request as it is sent; `reuse` has the cached encoding, and gets the new one."""
+        """Encode the request. `reuse` has the cached encoding, and gets the new one."""
         ...
 
 
@@ -251,70 +235,66 @@ class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
     name: ProtocolName
-    # The provider label that is assumed when the caller names none.
     vendor: str
-    # Whether a client of this protocol knows only one open part at a time.
+    # Whether clients of this protocol support only one open part at a time.
     serial: bool
     path: str
     recognises: Callable[[JsonObject], bool]
     decode_request: RequestDecoder
     encode_request: RequestEncoder
-    # The member with the history of a request, if the translation of a part of it may be reused (decision 45).
+    # The member with the history of a request, if partial translations of it may be reused (decision 45).
     history: str = ""
-    # Markers in a history or its tools, if the rest depends on more of it than its calls.
+    # Markers in a history or its tools, if later messages depend on more than its calls.
     history_blockers: tuple[bytes, ...] = ()
     # Whether this encoder continues histories and reuses tools.
     reuses: bool = False
-    # A request with the relay's repairs (mapping.md §1, rule 1): material minted for another issuer is cut out (a
-    # compaction that nobody else can read is refused, V9), thinking is reduced to what is allowed (V5), call ids are
-    # valid (N2), the output cap has its current name (pitfall 124), other vendors get no telemetry line of the client
-    # (I4).
+    # Apply the relay's repairs to a request (mapping.md §1, rule 1): reasoning of other issuers is removed (an
+    # unreadable compaction is rejected, V9), thinking is reduced to what is allowed (V5), call IDs are made valid (N2),
+    # the output limit gets its current name (pitfall 124), other vendors get no telemetry line of the client (I4).
     relay_request: Callable[[bytes, Capabilities, str, Ledger], bytes]
-    # For one retry after a rejected signature: without any signed reasoning (V11), None if there is none.
+    # For one retry after a rejected signature: remove all signed reasoning (V11). None if there is none.
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
-    # A request whose turns lost their reasoning, with thinking reduced accordingly (V5), or with the required
-    # placeholder; None on wires without such a demand.
+    # Adapt a request whose turns lack reasoning: reduce thinking (V5), or add the required placeholder. None in
+    # protocols without such a requirement.
     repair_reasoning: ReasoningRepair | None = None
-    # For one retry after a missing signature (V11): a request with placeholder signatures of its calls, None if it has
-    # no such call. None in protocols without signatures of calls.
+    # For one retry after a missing signature (V11): add placeholder signatures to calls. None if there is no such call.
+    # The field is None in protocols without signatures of calls.
     sign_calls: Callable[[bytes, Ledger], bytes | None] | None = None
-    # A request whose response its provider does not store, made self-contained; None on wires without references.
+    # Make a request self-contained whose response its provider does not store. None in protocols without references.
     without_storage: Callable[[bytes], bytes] | None = None
-    # A request with the response before a pause, to continue it; None on wires that never pause.
+    # Append the response before a pause, to continue it. None in protocols without pauses.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None = None
-    # A relayed request that requests usage in its stream, None if its streams report usage anyway; then whole frames of
-    # the response without the one that the client did not request.
+    # Request usage in a relayed stream; None if its streams report usage anyway. Then remove that usage from full
+    # frames for a client that did not request it.
     include_usage: Callable[[bytes], bytes | None] = _no_request
     withhold_usage: Callable[[bytes], bytes] = bytes
-    # Where a run of whole frames of content ends that begins at an offset of a relayed stream: these need not be read.
-    # By default every frame is read.
+    # The end of a run of full content frames that begins at an offset of a relayed stream. They need not be parsed. By
+    # default every frame is parsed.
     plain_end: Callable[[bytes, int], int] = _no_run
     decode_response: Callable[[JsonObject, TranslationContext, Ledger], Response | Failure]
     encode_response: Callable[[Response, TranslationContext, Mint, Ledger], JsonObject]
-    # The counts of a full response of this protocol, of which only the counts and the tier are read; an invalid count
-    # is missing.
+    # The counts of a full response of this protocol. Only counts and tier are read; an invalid count is missing.
     usage_of: Callable[[JsonObject], Usage | None]
-    # Its counts in the form that nearly all servers of this wire write, and which needs no rules; None in any other.
+    # The counts in the form of nearly all servers, which needs no rules; None in any other form.
     usual_usage: Callable[[UsageMembers], Usage | None] | None = None
-    # A request by its members; whether it streams, and whether it is crowded.
+    # A request by its members, whether it streams, and whether it is crowded.
     glance: Callable[[Mapping[str, Raw], bool, bool], RequestGlance]
     # Members without which no request references items of its provider other than responses, in wire form.
     reference_keys: tuple[bytes, ...]
     # Where a request may name further models (`wire/member_paths.py`), which the relay forwards unchanged.
     model_members: tuple[str, ...]
-    # Requested tiers with prices of their own: their names in requests of any protocol to those in price books.
+    # Requested tiers with prices of their own: names in requests to names in price books.
     tiers: Mapping[str, str]
-    # An error answer: HTTP status and body bytes to a failure, and back to status and body.
+    # Decode an error response (HTTP status and body) to a failure, and encode a failure.
     decode_failure: Callable[[int, bytes | JsonObject], Failure]
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
     stream_decoder: Callable[[TranslationContext, Mint, Ledger], StreamDecoder]
     stream_encoder: Callable[[TranslationContext, Mint, Ledger], StreamEncoder]
-    # The parts of an assistant turn as this protocol encodes them in a response (sealed turns, V1; resuming after a
-    # pause).
+    # Encode the parts of an assistant turn as in a response (signed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
-    # Turns without the reasoning that their clients do not know; None in protocols whose clients send back everything.
+    # Restores reasoning that clients do not send back; None in protocols whose clients send back everything.
     turn_restorer: TurnRestorer | None = None
-    # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
+    # Convert rate-limit headers to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]
     # The heartbeat of a silent stream (S4).

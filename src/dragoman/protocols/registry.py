@@ -1,6 +1,6 @@
-"""The registry of protocols, in reading order, and how to recognise them.
+"""Protocol registry: the codecs in reading order, and the detection of a body's protocol.
 
-The package of a protocol loads when its codec is used first. `load_codecs` loads all of them, before requests come."""
+The package of a protocol is imported on first use. `load_codecs` imports all, before requests arrive."""
 
 from __future__ import annotations
 
@@ -36,12 +36,10 @@ _LOADERS: dict[ProtocolName, Callable[[], Codec]] = {
     "openai-responses": _openai_responses,
 }
 PROTOCOL_NAMES: tuple[ProtocolName, ...] = tuple(_LOADERS)
-# The codecs in use.
 _BY_NAME: dict[str, Codec] = {}
 
 
 def codec_of(name: str) -> Codec:
-    """The codec of a protocol by its name."""
     codec = _BY_NAME.get(name)
     return _load(name) if codec is None else codec
 
@@ -56,12 +54,10 @@ def _load(name: str) -> Codec:
 
 @cache
 def load_codecs() -> tuple[Codec, ...]:
-    """The codecs of all protocols."""
     return tuple(map(codec_of, PROTOCOL_NAMES))
 
 
 def recognise(body: JsonObject) -> Codec | None:
-    """The protocol whose request this looks like, by its shape alone."""
     for codec in load_codecs():
         if codec.recognises(body):
             return codec
@@ -69,7 +65,7 @@ def recognise(body: JsonObject) -> Codec | None:
 
 
 def recognise_response(body: JsonObject) -> Codec | None:
-    """The protocol whose answer, or whose first stream event, this looks like."""
+    """The protocol of a response or first stream event, detected by its shape."""
     kind, sort = body.get("type"), body.get("object")
     if kind in ("message", "message_start", "ping", "content_block_start") or (kind == "error" and "error" in body):
         return codec_of("anthropic-messages")

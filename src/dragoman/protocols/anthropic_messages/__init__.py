@@ -1,5 +1,5 @@
-"""Anthropic Messages: https://platform.claude.com/docs/en/api/messages. Requests of other protocols are written by the
-foreign encoders; native ones go on unchanged. Capabilities of models are in `rules`."""
+"""Anthropic Messages: https://platform.claude.com/docs/en/api/messages. Requests of the same protocol are relayed; the
+encoders write those of others. Capabilities of models are in `rules`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Client tools defined by Anthropic, as functions with their documented parameters. A declaration has only a dated
-type, whose schema other providers' models do not know (mapping.md §7). Sources: the tool-use pages of
-https://platform.claude.com/docs and the input types of the official SDK."""
+"""Anthropic's client tools as functions with documented parameters. A declaration has only a dated type, whose schema
+other vendors' models do not know (mapping.md §7). Sources: the tool-use pages of https://platform.claude.com/docs and
+the input types of the official SDK."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 
 class Schema(Struct, frozen=True):
-    """A description and the parameters behind it; the first `required` of them must be given."""
+    """A description and its parameters. The first `required` parameters are mandatory."""
 
     description: str
     properties: JsonObject = {}
     required: int = 0
 
     def parameters(self) -> JsonObject:
-        """The JSON Schema of the arguments."""
         schema: JsonObject = {"type": "object", "properties": self.properties}
         if self.required:
             schema["required"] = [*list(self.properties)[: self.required]]
@@ -99,7 +98,7 @@ COMPUTER = Schema(
     1,
 )
 
-# Declarations by the beginning of their dated type, most particular first.
+# Declarations by the prefix of their dated type, the most specific first.
 SINGLE: tuple[tuple[str, Schema], ...] = (
     ("bash_20", BASH),
     ("text_editor_202410", EDITOR_WITH_UNDO),
@@ -219,17 +218,17 @@ _BROWSER_SET: dict[str, Schema] = {
     "zoom": Schema("Captures a region of the viewport, scaled up.", {"region": _REGION, **_TAB}, 1),
 }
 
-# Toolsets by the beginning of their dated type: the name that calls carry, and the members.
+# Toolsets by the prefix of their dated type: the name in calls, and the members.
 TOOLSETS: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("computer_toolset_20", "computer", _COMPUTER_SET),
     ("browser_toolset_20", "browser", _BROWSER_SET),
 )
 
-# A short declaration stands for a long description, so only this many are described, more than a request can use.
+# Limited, because a short declaration expands to a long description. Real requests have fewer.
 MAX_DESCRIBED = 16
 _BEGINNINGS = (*(beginning for beginning, _ in SINGLE), *(beginning for beginning, _, _ in TOOLSETS))
 
 
 def is_defined(kind: JsonValue) -> bool:
-    """Whether a declaration of this type names a tool, or several, whose schema only the model knows."""
+    """Whether a declaration has a type whose schema only Anthropic's models know."""
     return isinstance(kind, str) and kind.startswith(_BEGINNINGS)

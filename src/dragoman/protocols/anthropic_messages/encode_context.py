@@ -16,30 +16,26 @@ from dragoman.rules.ids import call_id
 from dragoman.rules.schemas import SchemaBudget
 from dragoman.rules.tool_table import ToolTable
 
-# The ID rule for each accepted form.
 _ID_RULES = {form: rule for (protocol, form), rule in ID_RULES.items() if protocol == NAME}
-# Lifetime of a breakpoint, by the values of all protocols; other values mean longer and become an hour (§15).
+# Lifetimes of a breakpoint, by the values of all protocols. Other values mean longer and become an hour (§15).
 _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
 
 
 class RequestEncodeContext(Struct, eq=False):
-    """One request being written: where losses go, how tools are named, which betas and cache marks it needs."""
+    """The state of one request's encoding: ledger, tool names, required betas, and cache breakpoints."""
 
     target: TargetModel
     ledger: Ledger
     table: ToolTable = field(default_factory=ToolTable)
     _schemas: SchemaBudget | None = None
     betas: set[str] = set()
-    # Labels of the tool servers that the request declares.
     servers: set[str] = set()
-    # Calls to tool servers that were written and whose results must follow.
+    # Encoded calls to tool servers, whose results must follow.
     calls: set[str] = set()
-    # Servers whose lists of tools must follow, by the id of the listing.
+    # Servers whose tool lists must follow, by the ID of the listing.
     listings: dict[str, str] = {}
     breakpoints: bool = False
-    # Whether the model can find tools that are not shown to it at once.
     searchable: bool = False
-    # Number of tools with strict arguments so far.
     strict_tools: int = 0
     _marked_blocks: list[tuple[JsonObject, Place]] = []
 
@@ -61,12 +57,11 @@ class RequestEncodeContext(Struct, eq=False):
         return not (self.breakpoints or self.betas or self.servers or self.calls or self.listings)
 
     def call_id(self, value: str) -> str:
-        """A call's id as this provider accepts it."""
         rule = _ID_RULES[self.target.capabilities.call_ids]
         return value if rule.pattern.fullmatch(value) else call_id(value, rule)
 
     def add_breakpoint(self, block: JsonObject, cache: CacheBreakpoint | None, at: Place) -> None:
-        """Put a cache mark on a block; blocks are marked in the order tools, system, messages."""
+        """Set a cache breakpoint on a block. Call it in the order tools, system, messages."""
         if cache is None:
             return
         control: JsonObject = {"type": "ephemeral"}
@@ -80,7 +75,7 @@ class RequestEncodeContext(Struct, eq=False):
         self._marked_blocks.append((block, at))
 
     def limit_breakpoints(self) -> int:
-        """Keep the last breakpoints that the provider accepts, and return their number (pitfall 173)."""
+        """Drop all but the last breakpoints that the provider accepts. Return their number (pitfall 173)."""
         count = len(self._marked_blocks)
         surplus = count - CACHE_BREAKPOINTS_LIMIT
         if surplus <= 0:
@@ -95,10 +90,9 @@ class RequestEncodeContext(Struct, eq=False):
         return CACHE_BREAKPOINTS_LIMIT
 
     def drop(self, extras: Extras | None, at: Place) -> None:
-        """Report members that only another protocol has. A native object is reported by the code that rewrites it."""
+        """Report members that only another protocol has. A native object is reported by the code that converts it."""
         if extras is not None and extras.origin != NAME and "type" not in extras.fields:
             drop_extras(extras, at, self.ledger)
 
     def is_native(self, extras: Extras | None) -> bool:
-        """Whether extras are another protocol's whole object."""
         return extras is not None and extras.origin != NAME and "type" in extras.fields

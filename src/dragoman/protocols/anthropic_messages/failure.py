@@ -1,4 +1,4 @@
-"""Errors and rate limits, both ways, each as one table (mapping.md §21, §22)."""
+"""Errors and rate limits of Messages, decoded and encoded by tables (mapping.md §21, §22)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dragoman.rules.overflow import anthropic_overflow_message
 from dragoman.rules.stop_reasons import broken_off
 from dragoman.rules.timestamps import format_instant, parse_instant
 
-# HTTP status and error type of each failure kind.
 _ERROR_TYPES: dict[FailureKind, tuple[int, str]] = {
     FailureKind.INVALID: (400, "invalid_request_error"),
     FailureKind.CONTEXT_OVERFLOW: (400, "invalid_request_error"),
@@ -30,13 +29,13 @@ _ERROR_TYPES: dict[FailureKind, tuple[int, str]] = {
     FailureKind.RATE_LIMITED: (429, "rate_limit_error"),
     FailureKind.INTERNAL: (500, "api_error"),
     FailureKind.BAD_GATEWAY: (502, "api_error"),
-    # Never 401 or 403, after which clients doubt their own key. `x-should-retry: false` goes with it.
+    # Never 401 or 403, because clients would suspect their own key. `x-should-retry: false` is sent with it.
     FailureKind.UPSTREAM_AUTH: (502, "api_error"),
     FailureKind.BAD_CODING: (400, "invalid_request_error"),
     FailureKind.OVERLOADED: (529, "overloaded_error"),
     FailureKind.UNAVAILABLE: (503, "api_error"),
     FailureKind.TIMEOUT: (504, "timeout_error"),
-    # Agents retry after a 5xx, and show a text of their own for a 404 (decision 29).
+    # Agents retry after a 5xx, and replace the message of a 404 (decision 29).
     FailureKind.PERMANENT: (424, "invalid_request_error"),
 }
 # The failure kind of a provider's error type, and its status if none is known (an error inside a stream).
@@ -59,17 +58,15 @@ _STATUSES = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
 def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
-    """Read an error answer, JSON or not."""
     return _read(error_body(body), status)
 
 
 def failure_in_body(body: JsonObject) -> Failure:
-    """Decode an error inside a successful response or a stream (O2)."""
     return _read(body, None)
 
 
 def is_error(body: JsonObject) -> bool:
-    """Whether a full response, or the message that begins a stream, is an error: there is one and no content (O2)."""
+    """Whether a full response, or the first message of a stream, is an error without content (O2)."""
     if body.get("type") == "error" or (body.get("error") and not body.get("content")):
         return True
     return body.get("error") is not None and "content" not in body
@@ -107,7 +104,6 @@ def _kind(report: ErrorReport) -> FailureKind:
 
 
 def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:
-    """An error answer as a Messages client expects it: status and body."""
     status, _ = _status_and_type(failure)
     body: JsonObject = {"type": "error", "error": error_object(failure)}
     body["request_id"] = request_id if request_id is not None else failure.request_id
@@ -134,13 +130,12 @@ def _status_and_type(failure: Failure) -> tuple[int, str]:
     return (failure.status if 400 <= failure.status <= 499 else 400), "invalid_request_error"
 
 
-# Headers that mean the same everywhere.
 _SHARED = ("retry-after", "retry-after-ms", "x-should-retry")
 _FIELDS = ("limit", "remaining", "reset")
 
 
 def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
-    """Rate-limit headers of an answer in the common form: OpenAI's names, resets in seconds from now."""
+    """Convert rate-limit headers to the common form: OpenAI's names, resets in seconds from now."""
     given = {name.lower(): value for name, value in headers.items()}
     common = {name: given[name] for name in _SHARED if name in given}
     for ours, theirs in (("requests", "requests"), ("tokens", "tokens"), ("input-tokens", "tokens")):
@@ -159,7 +154,7 @@ def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
 
 
 def encode_limits(common: Mapping[str, str], now: int) -> dict[str, str]:
-    """The common form as this protocol's headers; resets are instants, rounded up to whole seconds."""
+    """Convert the common form to this protocol's headers. Resets are timestamps, rounded up to whole seconds."""
     headers = {name: common[name] for name in _SHARED if name in common}
     wait = _number(headers.get("retry-after", ""))
     if wait is not None:

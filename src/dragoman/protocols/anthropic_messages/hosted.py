@@ -1,5 +1,5 @@
-"""Blocks of tools that the provider runs: searches, code, Model Context Protocol (mapping.md §13). Each block is stored
-in full, because results hold ciphertext that must return unmodified."""
+"""Blocks of hosted tools: searches, code, Model Context Protocol (mapping.md §13). Each block is stored in full,
+because results hold ciphertext that must return unmodified."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _decode_server_tool_use(block: Fields) -> HostedCall | None:
         kind = HostedKind.WEB_SEARCH
     elif name in CODE_TOOLS:
         kind = HostedKind.CODE
-        # Other providers get shell commands as code.
+        # Other protocols get shell commands as code.
         arguments = {"code": arguments.get("code", arguments.get("command", ""))}
     else:
         return None
@@ -118,7 +118,8 @@ def _decode_mcp_listing(block: Fields) -> HostedCall:
 
 
 def listing_result(part: Part) -> HostedResult | None:
-    """The result of a listing, next to the part that holds its whole block: other protocols separate the two."""
+    """The result of a tool listing. It is stored in the same block as the call, but other protocols separate the
+    two."""
     if not isinstance(part, HostedCall) or part.kind is not HostedKind.MCP_LISTING or part.extras is None:
         return None
     tools = part.extras.fields.get("tools", [])
@@ -137,7 +138,7 @@ _DECODERS: dict[str, Callable[[Fields], Part | None]] = {
 
 
 def hosted_id(call_id: str, prefix: str) -> str:
-    """The id of a provider's own call as this protocol spells it: no other protocol's prefix reaches a client (N4)."""
+    """The ID of a hosted call in this protocol's form: no other protocol's prefix reaches a client (N4)."""
     if call_id.startswith(prefix):
         return call_id
     _, _, suffix = call_id.partition("_")
@@ -146,7 +147,6 @@ def hosted_id(call_id: str, prefix: str) -> str:
 
 
 def mcp_call_block(part: HostedCall) -> JsonObject:
-    """A call to a tool server in the form of this protocol."""
     return {
         "type": "mcp_tool_use",
         "id": hosted_id(part.call_id, "mcptoolu_"),
@@ -157,7 +157,6 @@ def mcp_call_block(part: HostedCall) -> JsonObject:
 
 
 def mcp_result_block(part: HostedResult) -> JsonObject:
-    """The result of a tool server as a block of this protocol."""
     return {
         "type": "mcp_tool_result",
         "tool_use_id": hosted_id(part.call_id, "mcptoolu_"),
@@ -167,7 +166,6 @@ def mcp_result_block(part: HostedResult) -> JsonObject:
 
 
 def listing_block(part: HostedResult, server: str) -> JsonObject:
-    """The tools of a server, from the text of the list."""
     try:
         listed = decode(part.text or "[]")
     except WireError:
@@ -177,7 +175,6 @@ def listing_block(part: HostedResult, server: str) -> JsonObject:
 
 
 def _listed_tools(listed: JsonList) -> Iterator[JsonObject]:
-    """Tools as lists of this protocol have them; their `annotations` cannot be expressed here."""
     for tool in listed:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue

@@ -1,9 +1,9 @@
-"""Consequences of missing thinking: a turn whose reasoning is missing cannot continue with a thinking budget (V5).
+"""Missing reasoning: adapts a request whose last turn lacks the thinking that a thinking budget requires (V5).
 
-thinking: enabled   the provider demands that the last assistant turn of a tool loop, or a prefill, begins with
-                    thinking; without it adaptive models are asked for `adaptive`, which demands none
-                    (https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking), others for `disabled`
-clear_thinking      an edit of the context that is refused where thinking is disabled: cut out
+thinking: enabled   the last assistant turn of a tool loop, or a prefill, must begin with thinking; without it
+                    adaptive models get `adaptive`, which requires none, and others `disabled`
+                    (https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking)
+clear_thinking      a context edit that is rejected if thinking is disabled; removed
                     (https://github.com/anthropics/claude-code/issues/11971)
 """
 
@@ -39,10 +39,10 @@ _MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 def repair_reasoning(
     body: bytes, capabilities: Capabilities, ledger: Ledger, *, demanded: bool = False, intact: bool = False
 ) -> bytes:
-    """The body with the thinking that its last turn allows; unchanged if it is allowed. `demanded`: the provider has
-    missed thinking already; some look at earlier turns too, and think by default. `intact`: nothing was cut out. Then
-    only a tool loop whose steps all lack thinking is changed, as by a server that has none: steps without thinking
-    behind one that has some are the provider's own, and it accepts them. A prefill is the client's own (T6)."""
+    """Reduce thinking to what the last turn allows; the same bytes if it is allowed. `demanded`: the provider has
+    rejected the request; some providers also check earlier turns, and think by default. `intact`: no part was removed.
+    Then only a tool loop without any thinking is changed: steps without thinking after one with thinking are the
+    provider's own, which it accepts. A prefill is the client's own (T6)."""
     if intact and not (capabilities.loops_need_thinking and all(map(body.__contains__, _MANUAL_LOOP))):
         return body
     lacks_thinking = _loop_lacks_thinking if intact else _turn_lacks_thinking
@@ -62,7 +62,7 @@ def repair_reasoning(
 
 
 def _turn_lacks_thinking(body: bytes) -> bool:
-    """Whether the turn that the response continues, a prefill or calls with results, begins with another block."""
+    """Whether the turn that the response continues (a prefill, or calls with results) begins with another block."""
     first_type: JsonValue = None
     user = has_results = False
     for role, types in _from_the_end(body):
@@ -79,7 +79,7 @@ def _turn_lacks_thinking(body: bytes) -> bool:
 
 def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
     """Whether the last message has results of calls, and no step since the user's last message has thinking. Steps
-    before `first` do not count. With thinking off the provider refuses a loop that has some:
+    before `first` do not count. With thinking off the provider rejects a loop that has some:
     https://github.com/BerriAI/litellm/issues/18926."""
     steps = 0
     has_results = False
@@ -88,7 +88,6 @@ def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
         if role == "assistant":
             if before != role:
                 if not has_results:
-                    # Messages before it are the user's: another turn.
                     break
                 steps, has_results = steps + 1, False
             if steps >= first and not _SEALED.isdisjoint(types):
@@ -100,7 +99,7 @@ def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
 
 
 def _from_the_end(body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Role and types of blocks of each message, the last one first; instructions in between are none."""
+    """Role and block types of each message, the last one first, without instructions between messages."""
     for _, span in reversed(elements_of(body, "messages")):
         message = decode(body[span.start : span.end])
         role = message.get("role") if isinstance(message, dict) else None
@@ -111,7 +110,7 @@ def _from_the_end(body: bytes) -> Iterator[tuple[str, list[str]]]:
 
 
 def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabilities: Capabilities) -> bytes:
-    """As much thinking as the budget stood for, without the demand that goes with one."""
+    """Replace the budget by adaptive thinking of the same depth."""
     preserved: JsonObject = {name: value for name, value in settings.items() if name in _ADAPTIVE_TOO}
     body = _put(body, thinking, {"type": "adaptive", **preserved})
     budget = settings.get("budget_tokens")

@@ -1,4 +1,4 @@
-"""Models, as Messages lists them: https://platform.claude.com/docs/en/api/models-list."""
+"""Model lists of Messages: https://platform.claude.com/docs/en/api/models-list."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def encode_model(model: ListedModel) -> JsonObject:
     if model.retires is not None:
         encoded["retires_at"] = format_instant(model.retires)
     encoded |= present({"max_input_tokens": model.window, "max_tokens": model.cap})
-    # The provider's own list knows its lifecycle better.
+    # The provider's list is authoritative for the lifecycle.
     return {**encoded, **{name: value for name, value in more.items() if name == "lifecycle" or name not in encoded}}
 
 
 def encode_models(models: Sequence[ListedModel]) -> JsonObject:
-    """A list of models, all on one page."""
     return {
         "data": [encode_model(model) for model in models],
         "has_more": False,

@@ -1,4 +1,4 @@
-"""Parts of other protocols, written as blocks for a Messages provider (mapping.md §6, §11)."""
+"""Encodes parts of other protocols as blocks for a Messages provider (mapping.md §6, §11)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from dragoman.wire import media
 
 
 def encode_part(part: Part, at: Place, writing: RequestEncodeContext, *, by_user: bool) -> JsonObject | None:
-    """A part as a block, or None if it is dropped; `by_user` decides whether that is allowed."""
+    """A part as a block, or None if it is dropped. `by_user` decides whether that is allowed."""
     encoder = _ENCODERS.get(type(part))
     if encoder is not None:
         return encoder(part, at, writing)
@@ -59,7 +59,6 @@ def _text_block(text: str) -> JsonObject:
 
 
 def encode_text(part: Text, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """A text; nearly all have no other members."""
     block: JsonObject = {"type": "text", "text": part.text}
     if part.citations or part.cache is not None or part.extras is not None or part.logprobs is not None:
         _encode_text_options(part, block, at, writing)
@@ -67,7 +66,7 @@ def encode_text(part: Text, at: Place, writing: RequestEncodeContext) -> JsonObj
 
 
 def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
-    # A citation that this provider made may return; others it could not verify.
+    # A citation that this provider made may return. Others it could not verify.
     own = [one.native for one in part.citations if one.origin == NAME and not is_synthetic(one.native)]
     if own:
         block["citations"] = [*own]
@@ -110,7 +109,7 @@ def _encode_image(part: Image, at: Place, writing: RequestEncodeContext) -> Json
 
 
 def _checked_image(declared: str, source: Inline, at: Place, writing: RequestEncodeContext) -> Inline:
-    """The image under the type that its first bytes prove; a wrong label is refused by the provider (pitfall 166)."""
+    """The image with the type that its first bytes prove: the provider rejects a wrong type (pitfall 166)."""
     media_type = media.sniff_image(source.data) or declared
     if media_type not in IMAGE_TYPES:
         raise refused(Feature.IMAGE, at, f"this provider takes no images of type {media_type!r}")
@@ -176,7 +175,6 @@ def _encode_thinking(part: Thinking, at: Place, writing: RequestEncodeContext) -
 
 
 def encode_call(part: ToolCall, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """A call; arguments that are no object are wrapped into one."""
     if not part.name:
         raise refused(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
     entry = writing.table.entry(part.name, part.namespace)
@@ -201,7 +199,7 @@ def encode_call(part: ToolCall, at: Place, writing: RequestEncodeContext) -> Jso
     return block
 
 
-# Members of enumerations by name cost a look-up each time.
+# Bound once, because looking up an enum member is slow.
 _TEXT_FORM, _WRAPPED_VALUE, _UNWRAPPED = InputForm.TEXT, Wrapped.VALUE, arguments.Wrapping.NONE
 
 
@@ -219,7 +217,6 @@ def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: 
 
 
 def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """A result; empty text becomes a string, never a block (T7)."""
     block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
     parts = result.parts
     only = parts[0] if len(parts) == 1 else None
@@ -230,7 +227,6 @@ def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) 
         and not only.citations
         and only.logprobs is None
     ):
-        # Nearly every result is one text.
         block["content"] = only.text
     elif parts:
         block["content"] = _result_blocks(parts, at, writing)
@@ -266,7 +262,6 @@ def _encode_hosted_call(part: HostedCall, at: Place, writing: RequestEncodeConte
         writing.calls.add(part.call_id)
         return mcp_call_block(part)
     if part.kind is HostedKind.MCP_LISTING and part.server in writing.servers:
-        # The list itself follows in the result.
         writing.listings[part.call_id] = part.server or ""
         return None
     writing.ledger.dropped(HOSTED_FEATURES[part.kind], at, "what another provider ran itself is not sent back")
@@ -287,7 +282,7 @@ def _encode_hosted_result(part: HostedResult, at: Place, writing: RequestEncodeC
 
 
 def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
-    """The compaction block that this provider issued; None if it issued none (V9)."""
+    """The compaction block that this provider issued, or None (V9)."""
     target = writing.target
     if part.seal is None or not opens(part.seal, NAME, target.model, target.capabilities):
         return None

@@ -1,5 +1,6 @@
-"""Native content blocks to parts and back: the native encoder restores each block. Parts of other protocols are written
-by the foreign encoders. Blocks that only Messages knows stay `Foreign`, with any readable content as `text` (T12)."""
+"""Native content blocks to parts and back: the native encoder restores each block. Parts of other protocols are encoded
+in `part_encoder` and `response_parts`. Blocks that only Messages has become `Foreign`, with any readable content as
+`text` (T12)."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ from dragoman.wire.json import encode_text, kind_of
 
 
 def decode_content(owner: Fields, key: str) -> tuple[Part, ...]:
-    """Content as a string, a list of blocks, or nothing; a string equals one text block."""
+    """Content as a string, a list of blocks, or nothing. A string equals one text block."""
     value = owner.value.get(key)
     if value is None:
         return ()
@@ -68,7 +69,7 @@ def decode_blocks(blocks: JsonList, path: Path) -> tuple[Part, ...]:
         fields = reader(block, (path, index))
         part = decode_block(fields)
         parts.append(part)
-        # Answers may be vague about these, clients must not.
+        # Responses may lack a type, requests must not.
         if type(part) is Foreign:
             fields.kind()
         elif type(part) is ToolCall and not part.name:
@@ -83,14 +84,13 @@ def decode_blocks(blocks: JsonList, path: Path) -> tuple[Part, ...]:
 
 
 def reader(value: JsonValue, path: Path) -> Fields:
-    """A reader for what must be an object."""
     if type(value) is not dict:
         raise WireError(render_path(path), "object", kind_of(value))
     return Fields(value, path)
 
 
 def plain_block(block: JsonValue) -> Part | None:
-    """A block of the usual shapes, as the full readers below return it, without a `Fields`; None for any other."""
+    """A block of the usual shapes, decoded like below but without a `Fields`; None for any other shape."""
     if type(block) is not dict or type(kind := block.get("type")) is not str:
         return None
     lane = _LANES.get(kind)
@@ -129,7 +129,7 @@ _LANES: dict[str, Callable[[JsonObject], Part | None]] = {
 
 
 def decode_block(block: Fields) -> Part:
-    """One block of any type. Unknown types are stored as they are."""
+    """One block of any type. Unknown types are stored unchanged."""
     kind = block.text("type")
     decoder = _DECODERS.get(kind)
     if decoder is not None:
@@ -140,12 +140,12 @@ def decode_block(block: Fields) -> Part:
 
 
 def foreign(block: Fields, kind: str, text: str | None = None) -> Foreign:
-    """A block stored as it is, with the content that other protocols can use."""
+    """A block stored unchanged, with the content that other protocols can use."""
     return Foreign(origin=NAME, kind=kind, body=block.value, text=text)
 
 
 def decode_cache(owner: Fields) -> CacheBreakpoint | None:
-    """The cache breakpoint of a block or a tool. One with unknown members stays in the extras."""
+    """The cache breakpoint of a block or a tool. A breakpoint with unknown members stays in the extras."""
     value = owner.value.get("cache_control")
     if value is None:
         return None
@@ -158,7 +158,6 @@ def decode_cache(owner: Fields) -> CacheBreakpoint | None:
 
 
 def encode_cache(cache: CacheBreakpoint | None, block: JsonObject) -> None:
-    """Put a breakpoint of this protocol on a block."""
     if cache is not None:
         block["cache_control"] = {"type": "ephemeral"} if cache.ttl is None else {"type": "ephemeral", "ttl": cache.ttl}
 
@@ -176,7 +175,7 @@ def _decode_text(block: Fields) -> Text:
 
 
 def decode_citation(citation: Fields) -> Citation:
-    """A reference of a text block: web results and search results by address, the others into documents."""
+    """A citation of a text block: web results and search results by URL, the others into documents."""
     kind = citation.text("type")
     address = citation.optional_text("url")
     if kind == "search_result_location":
@@ -231,7 +230,7 @@ def _decode_document(block: Fields) -> Document | Foreign:
 
 
 def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passages | None:
-    """A source of a known shape, or None: the block is then stored as it is."""
+    """A source of a known shape, or None: the block is then stored unchanged."""
     kind = source.text("type")
     decoded: Inline | Url | FileRef | PlainText | Passages
     if kind == "base64":
@@ -296,7 +295,7 @@ def _decode_tool_use(block: Fields) -> ToolCall:
 
 
 def _decode_tool_result(block: Fields) -> ToolResult:
-    # A flag without effect stays among the extras, and so returns unchanged.
+    # A flag without effect stays in the extras, so that it returns unchanged.
     failed = block.value.get("is_error") is not False and block.optional_flag("is_error")
     return ToolResult(
         call_id=block.optional_text("tool_use_id") or "",
@@ -323,24 +322,22 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
 
 
 def encode_content(parts: tuple[Part, ...]) -> JsonValue:
-    """Parts of this protocol as content: a string for one plain text."""
+    """Parts of this protocol as content. One plain text becomes a string."""
     if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
         return only.text
     return encode_blocks(parts)
 
 
 def encode_blocks(parts: tuple[Part, ...]) -> JsonList:
-    """Parts of this protocol as blocks; a result without a block of its own is part of its call's."""
+    """Parts of this protocol as blocks. A result without a block of its own is included in its call's."""
     return [encode_block(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
 
 
 def is_plain(part: Text) -> bool:
-    """Whether a text has no other members."""
     return part.cache is None and part.extras is None and not part.citations and part.logprobs is None
 
 
 def encode_block(part: Part) -> JsonObject:
-    """A part of this protocol as its block."""
     encoder = _ENCODERS.get(type(part))
     if encoder is None:
         raise AssertionError(f"{type(part).__name__} is never said in {NAME}")
@@ -377,7 +374,6 @@ def _encode_document(part: Document) -> JsonObject:
 
 
 def encode_source(source: Inline | Url | FileRef | PlainText | Passages) -> JsonObject:
-    """A source in the form of this protocol."""
     match source:
         case Inline():
             return {"type": "base64", "media_type": source.media_type, "data": source.data}

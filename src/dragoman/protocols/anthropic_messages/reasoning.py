@@ -1,4 +1,4 @@
-"""Thinking, output cap and sampling of other protocols, which depend on one another (mapping.md §3, §10)."""
+"""Encodes thinking, output limit and sampling of other protocols, which depend on one another (mapping.md §3, §10)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ _LOWEST_TOP_P = 0.95
 
 
 class Depth(Struct, frozen=True, kw_only=True):
-    """The reasoning depth: the `thinking` member and the effort."""
-
     thinking: JsonObject | None = None
     effort: str | None = None
 
     @property
     def mode(self) -> str:
-        """The type of thinking; "" if it is not given."""
         kind = self.thinking.get("type") if self.thinking is not None else None
         return kind if isinstance(kind, str) else ""
 
@@ -37,7 +34,7 @@ class Depth(Struct, frozen=True, kw_only=True):
 
 
 def encode_cap(request: Request, writing: RequestEncodeContext) -> int:
-    """The output cap, which this protocol demands (D1)."""
+    """The output limit, which this protocol requires (D1)."""
     if request.prewarm:
         writing.ledger.approximated(Feature.PREWARM, ("prewarm",), "asked for by an output cap of 0")
         if request.max_tokens:
@@ -62,18 +59,18 @@ def _is_manual(writing: RequestEncodeContext) -> bool:
 
 
 def _requested_budget(reasoning: Reasoning) -> int | None:
-    """The requested thinking budget, in tokens or by an effort."""
     if reasoning.budget is not None:
         return reasoning.budget
     effort = reasoning.effort
     if effort is None or effort == "none":
         return None
-    # Values added later have meant more, not less.
+    # Efforts added later have meant more, not less.
     return budget_for(effort) or budget_for("max")
 
 
 def encode_depth(request: Request, cap: int, writing: RequestEncodeContext, objection: str | None = None) -> Depth:
-    """Effort, budget and display as this model takes them (E1, E3); `objection` is why manual thinking cannot be on."""
+    """Effort, budget and display in the form of this model (E1, E3). `objection` is the reason against manual
+    thinking."""
     reasoning = request.reasoning
     writing.drop(reasoning.extras, ("reasoning",))
     kinds = writing.target.capabilities.thinking
@@ -85,7 +82,7 @@ def encode_depth(request: Request, cap: int, writing: RequestEncodeContext, obje
     depth = _adaptive(reasoning, writing) if "adaptive" in kinds else _manual(reasoning, cap, writing, objection)
     _encode_display(request, depth, writing)
     if depth.thinks and writing.target.capabilities.block_binding and depth.thinking is not None:
-        # A miss then costs the reasoning and not the request (V6).
+        # A prefix mismatch then costs the reasoning instead of the request (V6).
         depth.thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
         writing.betas.add(BETA_BINDING)
     return depth
@@ -162,7 +159,7 @@ def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContex
         if summary is not None:
             writing.ledger.dropped(Feature.THINKING_DISPLAY, ("reasoning", "summary"), "the model itself decides this")
         return
-    # Responses clients get reasoning only on request; Chat clients have no word for it.
+    # Responses clients get reasoning only on request. Chat clients have no such setting.
     shown = summary is not None or request.origin != "openai-responses"
     thinking["display"] = "summarized" if shown else "omitted"
     if summary is not None and summary != "auto":
@@ -170,7 +167,7 @@ def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContex
 
 
 def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing: RequestEncodeContext) -> bool:
-    """Sampling members as far as the model accepts them (E5); returns whether any was sent."""
+    """Sampling members that the model accepts (E5). Returns whether any was sent."""
     ledger = writing.ledger
     for member, feature, unknown in (
         ("frequency_penalty", Feature.PENALTIES, sampling.frequency_penalty),
@@ -202,7 +199,7 @@ def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing:
 
 
 def _measure(value: int | float | Number) -> float:
-    """A number to compare with; one beyond all bounds is infinite."""
+    """A number for comparison. Overflow gives infinity."""
     try:
         return float(value)
     except OverflowError:
@@ -212,7 +209,7 @@ def _measure(value: int | float | Number) -> float:
 def _objection(
     member: str, value: int | float | Number, sampling: Sampling, depth: Depth, writing: RequestEncodeContext
 ) -> str | None:
-    """Why a sampling member is not sent; None if it is."""
+    """The reason why a sampling member is not sent, or None."""
     capabilities = writing.target.capabilities
     if not capabilities.sampling or (member == "top_k" and not capabilities.top_k):
         return "this model refuses it"

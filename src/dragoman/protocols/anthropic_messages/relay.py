@@ -1,15 +1,14 @@
-"""A request on its way from a Messages client to a Messages provider: the repairs that the relay makes (§1, rule 1).
+"""Relay repairs of a request from a Messages client to a Messages provider (§1, rule 1).
 
-    thinking, redacted_thinking   with an envelope of ours, or an empty signature: cut out, blank texts beside it too
-    compaction                    with an envelope of ours: its summary becomes the user's words (V9)
-    web_search_tool_result        with an envelope of ours: cut out, with the call it answers (§13)
-    citations of a text           without the vendor's proof, which we made: cut out, the text stays (§19)
-    ids of calls                  that another provider said and this one refuses: a hash of them (N2)
-    the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
+thinking, redacted_thinking   with an envelope, or an empty signature: removed, together with blank texts beside it
+compaction                    with an envelope: replaced by its summary as user text (V9)
+web_search_tool_result        with an envelope: removed, together with its call (§13)
+citations of a text           synthetic ones, without the vendor's signature: removed, the text stays (§19)
+call IDs                      of another provider, if this one rejects them: replaced by a hash (N2)
+the client's telemetry line   in the system prompt: removed for hosts other than Anthropic's (I4)
 
-An empty message is cut out, too. After a rejected signature all signed thinking is removed (V11); `missing_reasoning`
-has what the request may then require. A paused request is sent again with that turn at its end.
-"""
+An empty message is removed, too. After a rejected signature all signed thinking is removed (V11). `missing_reasoning`
+makes the changes that the request may then require. A paused request is sent again with the paused turn at its end."""
 
 from __future__ import annotations
 
@@ -48,7 +47,6 @@ _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
 
 def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: Ledger) -> bytes:
-    """The body with all repairs that a model needs; most need none."""
     repaired = repair_request(body, ledger)
     # The rest of the request may depend on parts that were removed or missing.
     repaired = repair_reasoning(repaired, capabilities, ledger, intact=repaired is body)
@@ -57,7 +55,7 @@ def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: 
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without material of other issuers and without unsigned thinking."""
+    """Remove reasoning of other issuers, and unsigned thinking."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         at: Place = ("messages", number)
@@ -69,7 +67,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any signed thinking; None if it has none."""
+    """Remove all signed thinking; None if there is none."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         return _Message(message, ("messages", number), ledger).unsealed()
@@ -78,7 +76,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
-    """The body without the line that changes on every request, and defeats prefix caches of other providers (I4)."""
+    """Remove the telemetry line, which changes on every request and defeats prompt caches of other providers (I4)."""
     for member in reversed(object_members(body)):
         if member.key == "system":
             break
@@ -119,7 +117,7 @@ _TELEMETRY_NOTE = "the client's telemetry line is left out"
 
 
 def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
-    """The same request with the paused turn as its last message, so that the provider continues it."""
+    """Append the paused turn as the last message, so that the provider continues it."""
     turn = encode({"role": "assistant", "content": list(blocks)})
     for member in reversed(object_members(body)):
         if member.key == "messages":
@@ -130,13 +128,13 @@ def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
 
 
 def plain_end(chunk: bytes, start: int) -> int:
-    """Where the deltas of content end that begin here: no start, no end, no usage, no error is among them."""
+    """The end of the run of content deltas at `start`, without start, end, usage or error events."""
     run = _find_deltas(chunk, start)
     return start if run is None else run.end()
 
 
-# A cut-off object is read, so that the error shows; so is an empty delta, which is no content. The colon distinguishes
-# it from text that ends with a quotation mark: an error in a partial value would raise.
+# A cut-off object is parsed, so that the error shows. An empty delta is parsed, because it is no content. The colon
+# distinguishes it from text that ends with a quotation mark.
 _find_deltas = re.compile(
     rb'(?:event: content_block_delta\ndata: \{[^\n]*+(?<=\})(?<!:""\}\})(?<!: ""\}\})\n\n)++'
 ).match
@@ -145,7 +143,7 @@ _find_deltas = re.compile(
 def _is_suspect(body: bytes, start: int, end: int) -> bool:
     if has_envelope(body, start, end) or may_be_synthetic(body, start, end):
         return True
-    # Looking for a word is faster than the pattern, and most bodies do not have it.
+    # A plain search is faster than the pattern, and most bodies have no match.
     return body.find(b'"signature"', start, end) >= 0 and _find_unsigned(body, start, end) is not None
 
 
@@ -154,7 +152,7 @@ def _may_think(body: bytes, start: int, end: int) -> bool:
 
 
 class _Message:
-    """One message on the table: its blocks, if it is the assistant's, and what becomes of some of them."""
+    """One message: its blocks, if it is the assistant's, and their replacements."""
 
     def __init__(self, message: bytes, at: Place, ledger: Ledger) -> None:
         self._message = message
@@ -165,11 +163,10 @@ class _Message:
             self._blocks.append(span)
             self._places.append((*at, "parts", number))
         self._cut: set[int] = set()
-        # The summaries that replace compactions, by position.
         self._summaries: dict[int, str] = {}
 
     def repaired(self) -> list[bytes] | None:
-        """The messages that take the place of this one; None if it needs no repair."""
+        """The replacement messages, or None if no repair is needed."""
         calls: set[str] = set()
         for index, span in enumerate(self._blocks):
             if _is_suspect(self._message, span.start, span.end):
@@ -181,7 +178,7 @@ class _Message:
         return self._pieces()
 
     def unsealed(self) -> list[bytes] | None:
-        """The message without its signed thinking; None if there is none in it."""
+        """The message without its signed thinking, or None if it has none."""
         for index, span in enumerate(self._blocks):
             if _may_think(self._message, span.start, span.end) and self._block(index).get("type") in _SEALED:
                 self._drop(index, Feature.THINKING_SIGNATURE, "the provider refused a signature in this conversation")
@@ -214,8 +211,7 @@ class _Message:
                 self._drop(index, Feature.WEB_SEARCH, "what another provider found cannot be opened here")
 
     def _cut_blanks(self) -> None:
-        """Blank texts of another provider's turn are removed with its thinking: some providers send them before every
-        call."""
+        """Remove blank texts together with another provider's thinking: some providers send them before every call."""
         for index, span in enumerate(self._blocks):
             if index in self._cut or not _find_blank(self._message, span.start, span.end):
                 continue
@@ -245,7 +241,7 @@ class _Message:
     def _pieces(self) -> list[bytes] | None:
         if not self._cut and not self._summaries:
             return None
-        # The runs before, between and after the summaries.
+        # The runs of blocks before, between and after the summaries.
         runs: list[list[int]] = [[]]
         for index in range(len(self._blocks)):
             if index in self._summaries:
@@ -263,19 +259,19 @@ class _Message:
         return pieces
 
     def _exactly(self, indexes: list[int]) -> bytes:
-        """The message as it is, with these of its blocks alone."""
+        """The message with only these blocks, otherwise unchanged."""
         others = set(range(len(self._blocks))).difference(indexes)
         return without(self._message, [self._blocks[index] for index in others])
 
     def _anew(self, indexes: list[int]) -> bytes:
-        """A message with these blocks; what else the whole one has does not belong to a part of it."""
+        """A new message with these blocks. Other members of the original belong to the full message."""
         spans = [self._blocks[index] for index in indexes]
         blocks = b",".join(self._message[span.start : span.end] for span in spans)
         return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """The spans of call IDs in a message, and those of result IDs."""
+    """The spans of call IDs in a message, and of result IDs."""
     id_spans: tuple[list[JsonSpan], list[JsonSpan]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
@@ -286,13 +282,11 @@ def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
 
 
 _BRACE = ord("{")
-# Types of blocks, and the member that is the id of the call.
 _NAMING = (("tool_use", "id"), ("tool_result", "tool_use_id"))
 _RESULT = b'"tool_use_id"'
 CALL_IDS = Ids("messages", finder_of(_RESULT), _ids)
 _NOT_OPENED = "this provider cannot open the reasoning of another"
 _SEALED = frozenset({"thinking", "redacted_thinking"})
-# By type of block, the member that names the search.
 _SEARCHES = {"server_tool_use": "id", "web_search_tool_result": "tool_use_id"}
 
 

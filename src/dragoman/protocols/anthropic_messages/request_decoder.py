@@ -1,4 +1,4 @@
-"""Requests of this protocol, decoded; `request_abroad` writes those of others."""
+"""Decodes requests of this protocol."""
 
 from __future__ import annotations
 
@@ -104,8 +104,6 @@ _COMMON = frozenset(
 
 
 class _Rarities(Struct, frozen=True, kw_only=True):
-    """The members that few requests have."""
-
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     service_tier: str | None = None
@@ -152,7 +150,8 @@ def _decode_system(fields: Fields) -> tuple[Text, ...]:
 
 
 def _decode_messages(fields: Fields, before: tuple[Message, ...]) -> tuple[tuple[Message, ...], bool]:
-    """The messages, and whether instructions are among them, which may steer; none are among those `before`."""
+    """The messages, and whether instructions are among them, which may change tools or effort. `before` contains
+    none."""
     values = fields.optional_list("messages")
     if values is None:
         raise fields.fail("messages", "array", None)
@@ -162,7 +161,7 @@ def _decode_messages(fields: Fields, before: tuple[Message, ...]) -> tuple[tuple
     messages: list[Message] = [*before]
     steered = False
     for index, value in enumerate(values, len(before)):
-        # Nearly all messages are a role and content; the full reader gives the same for them.
+        # Nearly all messages have only a role and content. The full reader returns the same for them.
         if type(value) is dict and len(value) == 2:
             word, content = value.get("role"), value.get("content")
             role = _USER if word == "user" else _ASSISTANT if word == "assistant" else None
@@ -233,7 +232,6 @@ def _decode_metadata(fields: Fields, leftovers: JsonObject) -> str | None:
 
 
 def _decode_config(fields: Fields, leftovers: JsonObject) -> tuple[OutputFormat | None, str | None]:
-    """The output format, and the effort."""
     config = fields.optional_fields("output_config")
     effort = config.optional_text("effort") if config is not None else None
     output = _decode_format(config, fields)
@@ -242,7 +240,7 @@ def _decode_config(fields: Fields, leftovers: JsonObject) -> tuple[OutputFormat 
 
 
 def _decode_format(config: Fields | None, fields: Fields) -> OutputFormat | None:
-    """The form of the answer; `output_format` is its older spelling."""
+    """The output format. `output_format` is its older name."""
     shape = config.optional_fields("format") if config is not None else None
     older = shape is None and fields.value.get("output_format") is not None
     if older:
@@ -264,7 +262,7 @@ _OLDER = "output_format"
 
 
 def _decode_management(fields: Fields) -> int | None:
-    """The size at which the conversation is compacted; other settings of context management stay in the extras."""
+    """The size at which the conversation is compacted. Other settings of context management stay in the extras."""
     management = fields.value.get("context_management")
     if management is not None and type(management) is not dict:
         raise fields.fail("context_management", "object", management)
@@ -302,19 +300,19 @@ def _demands(fields: Fields) -> tuple[Demand, ...]:
             Demand(feature=Feature.COMPACTION, member="compaction", note="only this protocol answers with a compaction")
         )
     if fields.value.get("safeguards"):
-        # A client that gets this name checks by itself.
+        # A client that gets this name performs the check itself.
         demands.append(
             Demand(feature=Feature.UNKNOWN_FIELD, member="safeguards", note="this provider runs no check of tool calls")
         )
     return tuple(demands)
 
 
-# Blocks that no other protocol's messages hold.
+# Blocks that no other protocol's messages have.
 _OWN_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"})
 
 
 def recognises(body: JsonObject) -> bool:
-    """Whether a body looks like a Messages request; Chat requests have `messages` too."""
+    """Whether a body looks like a Messages request. Chat requests have `messages` too."""
     messages = body.get("messages")
     if not isinstance(messages, list):
         return False

@@ -1,4 +1,4 @@
-"""Requests of other protocols, written for a Messages provider from an allow-list, member by member."""
+"""Encodes requests of other protocols for a Messages provider, member by member from an allow-list."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 def encode_request(
     original: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
 ) -> EncodedRequest:
-    """Encode a request of another protocol; every inexact member is in the ledger."""
+    """Encode a request of another protocol. Every inexact member is in the ledger."""
     if original.demands:
         refuse_demands(original)
     request = effective(original)
@@ -59,7 +59,7 @@ def encode_request(
         writing.drop(request.extras, ())
     cap = encode_cap(request, writing)
     body: JsonObject = {"model": target.model, "max_tokens": cap}
-    # Marks are counted in the order of the prefix: tools, system, messages.
+    # Breakpoints are counted in the order of the prefix: tools, system, messages.
     if reuse is None:
         offers = encode_tools(request, original, writing)
     elif known is None or reuse.known_tools is None:
@@ -94,7 +94,7 @@ def encode_request(
     _encode_scalars(request, body, writing)
     _encode_caching(request, body, writing)
     if history is not None:
-        # Which breakpoints stay was settled last.
+        # Only now it is certain which breakpoints stay.
         history.finish(ledger, messages)
     _report_unsaid(request, writing)
     stops = _encode_stops(request, body, writing) if request.stop else ()
@@ -137,7 +137,7 @@ def _known_tools(request: Request, reuse: ReusedParts) -> EncodedTools | None:
 
 
 def _declared(request: Request, original: Request, writing: RequestEncodeContext, reuse: ReusedParts) -> EncodedTools:
-    """The tools as they are declared, for later requests, too."""
+    """Declare the tools, and cache them for later requests."""
     before = len(writing.ledger)
     offers = encode_tools(request, original, writing)
     if offers.declarations and _is_alone(request) and writing.has_plain_tools and not offers.servers:
@@ -149,7 +149,8 @@ def _declared(request: Request, original: Request, writing: RequestEncodeContext
 def _objection(
     choice: JsonObject | None, cap: int, conversation: MessageList, writing: RequestEncodeContext
 ) -> str | None:
-    """Why manual thinking is off: a forced choice (§8), a tool loop without reasoning (V5) or a prefill (T6)."""
+    """The reason against manual thinking: a forced choice (§8), a tool loop without reasoning (V5) or a prefill
+    (T6)."""
     forced = choice is not None and choice["type"] in ("any", "tool")
     if forced and not writing.target.capabilities.forced_with_thinking:
         return "off, because a tool is forced"
@@ -163,7 +164,7 @@ def _objection(
 def _encode_format(
     output: OutputFormat, config: JsonObject, conversation: MessageList, writing: RequestEncodeContext
 ) -> None:
-    """The form of the answer: a schema the provider enforces (Z1), else an instruction (F2)."""
+    """The output format: a schema that the provider enforces (Z1), otherwise an instruction (F2)."""
     ledger = writing.ledger
     writing.drop(output.extras, ("output",))
     if output.kind is OutputKind.TEXT:
@@ -216,7 +217,6 @@ def _encode_scalars(request: Request, body: JsonObject, writing: RequestEncodeCo
 
 
 def encode_management(compact_at: int) -> JsonObject:
-    """Context management that compacts the conversation at a size."""
     trigger: JsonObject = {"type": "input_tokens", "value": compact_at}
     return {"edits": [{"type": COMPACT_EDIT, "trigger": trigger}]}
 
@@ -236,7 +236,7 @@ def _encode_tier(tier: str, body: JsonObject, writing: RequestEncodeContext) -> 
 
 
 def _encode_caching(request: Request, body: JsonObject, writing: RequestEncodeContext) -> None:
-    """The automatic mark that OpenAI clients expect of every provider (§15)."""
+    """The automatic cache breakpoint: OpenAI clients expect automatic caching (§15)."""
     breakpoint_count = writing.limit_breakpoints() if writing.breakpoints else 0
     options = request.cache
     explicit = writing.breakpoints or (options is not None and options.explicit)
@@ -266,7 +266,7 @@ def _encode_cache_options(
 
 
 def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeContext) -> tuple[str, ...]:
-    """Stop sequences; the provider rejects blank ones, and surplus ones are emulated."""
+    """Stop sequences. The provider rejects blank ones; surplus ones are emulated."""
     stops: list[str] = []
     for index, stop in enumerate(request.stop):
         if stop.strip():
@@ -282,7 +282,7 @@ def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeCont
     return watched(tuple(stops[len(taken) :]), writing.ledger)
 
 
-# Members without a word here, in the order of `is_stated`.
+# Members that this protocol lacks, in the order of `is_stated`.
 _UNSAID = (
     ("verbosity", Feature.VERBOSITY, "this provider has no such setting"),
     ("logprobs", Feature.LOGPROBS, "this provider tells no log probabilities"),
@@ -296,7 +296,7 @@ _UNSAID = (
 
 
 def _report_unsaid(request: Request, writing: RequestEncodeContext) -> None:
-    """Report the members of a request for which this protocol has no word."""
+    """Report the members of a request that this protocol lacks."""
     if request.choices is not None and request.choices > 1:
         raise refused(Feature.CHOICES, ("choices",), "this provider gives one answer")
     if request.moderation is not None:

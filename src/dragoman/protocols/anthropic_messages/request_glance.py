@@ -1,4 +1,4 @@
-"""Glance at a Messages request: what routing, sessions and the relay must know of it, from one read of each member."""
+"""Request glance for Messages: the members that routing, sessions and the relay need, each read once."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ from dragoman.wire.peek import (
     text_in,
 )
 
-# Members without which a request refers to nothing that its provider stores.
+# Members without which a request references nothing that its provider stores.
 REFERENCE_KEYS = (b'"file_id"', b'"container"')
 # The vendor's service tiers have no prices of their own; speed has.
 TIERS = {"speed-fast": "speed-fast"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-# Blocks that usually have no seals of their own.
 _WITHOUT_SEALS = frozenset({"text", "tool_use"})
 _MEDIA = frozenset({"image", "document"})
-# Bytes of `metadata.user_id`, which holds a few ids.
+# Maximum bytes of `metadata.user_id`, which holds a few IDs.
 _MAX_USER_ID_LENGTH = 2048
 
 
@@ -62,7 +61,7 @@ class _Block(Struct, gc=False):
     input: Raw = NULL
     content: Raw = NULL
     source: Raw = NULL
-    # Seals of thinking, and what proves a citation.
+    # Signatures of thinking and of citations.
     signature: Raw = NULL
     data: Raw = NULL
     citations: Raw = NULL
@@ -111,15 +110,12 @@ _TELEMETRY = TELEMETRY.encode()
 
 
 class MessagesGlance(Struct):
-    """The outline of a Messages request; messages are parsed on first use."""
-
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
     _messages: Sequence[_Message] | None = None
-    # Whether a message is in no form of the protocol.
     _is_odd: bool = False
-    # A member of a class is slow to find.
+    # Bound once, because a class attribute is slow to look up.
     protocol: str = NAME
 
     def _read(self) -> Sequence[_Message]:
@@ -133,7 +129,6 @@ class MessagesGlance(Struct):
 
     @property
     def history(self) -> Raw:
-        """The member that clients send again with every call, longer each time."""
         return self.members.get("messages", EMPTY_LIST)
 
     def usual_messages(self) -> tuple[Message, ...] | None:
@@ -141,11 +136,11 @@ class MessagesGlance(Struct):
         return None
 
     def forget(self) -> None:
-        """Drop the messages that were read: they are as large as the body."""
+        """Drop the parsed messages, which are as large as the body."""
         self._messages = None
 
     def request_features(self) -> RequestFeatures:
-        """Tools, media, thinking, structured output, and how much may be answered."""
+        """Tools, media, thinking, structured output, and the maximum output."""
         member = self.members.get
         images = documents = stored = False
         media = 0
@@ -155,7 +150,6 @@ class MessagesGlance(Struct):
                 if block.kind in _MEDIA:
                     images, documents = images or block.kind == "image", documents or block.kind == "document"
                     source = peeked(block.source, _SOURCE)
-                    # A document may be plain text, which is read as such.
                     media += length(source.data) if source is not None and source.kind == "base64" else 0
                     stored = stored or (source is not None and source.kind == "file")
         thinking = peeked(member("thinking", NULL), _THINKING)
@@ -173,14 +167,13 @@ class MessagesGlance(Struct):
         )
 
     def conversation_start(self) -> ConversationStart:
-        """The start of the conversation."""
         system = text_in(self.members.get("system", NULL))
         return conversation_start_in(self._read(), system)
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """Session hints of the request; none, if it has no form of the protocol."""
+        """Session hints of the request; none if it is invalid."""
         members = self.members
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
@@ -230,7 +223,7 @@ class MessagesGlance(Struct):
 
 
 def _is_suspect(block: _Block) -> bool:
-    """Whether a block may have a seal of another issuer, or none where there must be one."""
+    """Whether a block may have a signature of another issuer, or lack a required one."""
     seals = [seal for seal in (block.signature, block.data, block.citations) if seal is not NULL]
     if block.kind == "web_search_tool_result":
         seals.append(block.content)
@@ -251,7 +244,6 @@ def _text_of(content: str | Sequence[_Block] | None) -> str:
 
 
 def _within(blocks: Sequence[_Block]) -> list[_Block]:
-    """The blocks in results of tools, which may hold media themselves."""
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
 
 

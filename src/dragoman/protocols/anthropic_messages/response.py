@@ -1,4 +1,4 @@
-"""Whole answers, both ways, with the stop reasons (mapping.md §16, §17, §20)."""
+"""Full responses of Messages, decoded and encoded, with the stop reasons (mapping.md §16, §17, §20)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dragoman.rules.tool_table import report_bent, unwrapper_for
 from dragoman.wire.fields import ROOT, Fields
 from dragoman.wire.json import decode, encode, encode_text
 
-# Members of an enumeration are slow to find, and these are looked for in every answer.
+# Bound once: looking up an enum member is slow, and every response needs these.
 _TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
 
 
 def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
-    """Read a whole answer; an error inside a success is a failure (O2)."""
+    """Decode a full response. An error inside a successful response is a failure (O2)."""
     if is_error(body):
         return failure_in_body(body)
     usual = _usual(body)
@@ -51,12 +51,11 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         usage = fields.optional_fields("usage")
         counted = decode_usage(usage) if usage is not None else None
     except WireError as error:
-        # Counts that cannot be read are no reason to fail.
+        # Unreadable counts must not fail the response.
         fields.skip("usage")
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
     parts: tuple[Part, ...] = ()
     if fields.value.get("content") is None and _is_refused(fields.optional_text("stop_reason")):
-        # Content of a refusal is dropped.
         fields.skip("content")
     else:
         parts = decode_response_parts(fields, translation, ledger)
@@ -81,7 +80,7 @@ _NO_SEQUENCE = Extras(origin=NAME, fields={"stop_sequence": None})
 
 
 def _usual(body: JsonObject) -> Response | None:
-    """An answer of text alone, in the members that all have, exactly as it is read below; None of any other."""
+    """A response of text alone with the usual members, decoded like below; None for any other."""
     if not _USUAL.issuperset(body):
         return None
     response_id, kind, role, model, content, word, sequence, usage = map(body.get, _MEMBERS)
@@ -113,7 +112,7 @@ def _is_refused(word: str | None) -> bool:
 
 
 def decode_response_parts(fields: Fields, translation: TranslationContext, ledger: Ledger) -> tuple[Part, ...]:
-    """The content of an answer: tools under the client's names, seals with their issuer."""
+    """The content of a response: tools under the client's names, signatures with their issuer."""
     fields.skip("content")
     content = fields.value.get("content")
     if type(content) is not list:
@@ -137,7 +136,7 @@ def decode_response_parts(fields: Fields, translation: TranslationContext, ledge
 
 
 def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
-    """The parts of an answer that is text and nothing else, as the full reader gives them; None of any other."""
+    """The parts of a response that is only text, decoded like in the full reader; None for any other."""
     parts: list[Part] = []
     for block in content:
         if type(block) is not dict or len(block) != 2 or block.get("type") != "text":
@@ -150,7 +149,7 @@ def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
 
 
 def with_issuer(part: Part, translation: TranslationContext) -> Part:
-    """A part whose signature, if it is this provider's own, names its issuer."""
+    """Name the issuer in a signature, if it is this provider's own."""
     if isinstance(part, Thinking | Compaction) and part.seal is not None and part.seal.origin == NAME:
         return replace(part, seal=issued_by(part.seal, translation.target.model, translation.target.vendor))
     return part
@@ -159,7 +158,7 @@ def with_issuer(part: Part, translation: TranslationContext) -> Part:
 def _restored_call(
     call: ToolCall, translation: TranslationContext, seen: set[str], position: int, ledger: Ledger
 ) -> ToolCall:
-    """A call as the client knows the tool: its name, namespace and form of arguments (N1, S16)."""
+    """A call in the client's form: its name, namespace and form of arguments (N1, S16)."""
     call_id = call.call_id
     if not call_id or call_id in seen:
         call_id = legacy_call_id(call.name, position)
@@ -177,7 +176,7 @@ def _restored_call(
 
 
 def decode_stop(fields: Fields, parts: tuple[Part, ...]) -> Stop:
-    """Why the answer ended: truncation before refusal before calls before the provider's word."""
+    """The stop reason. Precedence: truncation, refusal, calls, then the provider's value."""
     word = fields.optional_text("stop_reason") or ""
     sequence = fields.optional_text("stop_sequence")
     details = None
@@ -191,7 +190,6 @@ _BEFORE_CALLS = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.REFUSAL,
 
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
-    """The stop reason for the provider's value and the content (§17)."""
     word = stated_reason(word)
     reason = STOP_REASONS.get(word) or reason_of(word)
     if called and reason not in _BEFORE_CALLS:
@@ -212,7 +210,6 @@ def make_stop(word: str, sequence: str | None, details: Fields | None, *, called
 
 
 def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
-    """Write a whole answer for a Messages client."""
     if response.origin == NAME:
         return _encode_native(response)
     suffix = mint.response_suffix(response.id)
@@ -231,13 +228,11 @@ def encode_response(response: Response, translation: TranslationContext, mint: M
 
 
 def refusal_in(parts: tuple[Part, ...]) -> str | None:
-    """The refusal text in a response, if it has any."""
     texts = [part.text for part in parts if isinstance(part, Refusal)]
     return "".join(texts) if texts else None
 
 
 def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
-    """Stop reason, stop sequence and details (§17, §20)."""
     word = STOP_REASON_NAMES[stop.reason]
     if stop.reason is _SEQUENCE and stop.sequence is None:
         word = "end_turn"
@@ -281,19 +276,19 @@ def _encode_native(response: Response) -> JsonObject:
     return body
 
 
-# Next to a block of a sealed turn: the client's ID of the call, if it differs from the block's.
+# Member next to a block of a signed turn: the client's ID of the call, if it differs from the block's.
 _CLIENT_CALL = "said"
 
 
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """An assistant turn as blocks, for sealing (V1)."""
+    """An assistant turn as blocks, to be signed (V1)."""
     return [_encode_turn_part(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
 
 
 def _encode_turn_part(part: Part) -> JsonObject:
     block = encode_block(part)
     if isinstance(part, ToolCall):
-        # The client echoes the arguments to the letter, and the turn counts only if they are the same.
+        # The client sends arguments back literally, and the turn counts only if they are equal.
         block["input"] = decode(encode(block["input"]))
         if part.form is InputForm.TEXT or encode_text(block["input"]) != part.arguments:
             block[_CLIENT_CALL] = {"arguments": part.arguments, "form": part.form.value}

@@ -1,4 +1,4 @@
-"""Parts of another protocol's answer, written as blocks for a Messages client (mapping.md §11, §13, §19)."""
+"""Encodes parts of another protocol's response as blocks for a Messages client (mapping.md §11, §13, §19)."""
 
 from __future__ import annotations
 
@@ -47,21 +47,19 @@ WRAPPED = "arguments must be an object and are wrapped"
 
 
 class ResponseEncodeContext:
-    """One answer being written: for which request, where losses go, and tool servers whose listings are to follow."""
+    """The state of one response's encoding: context, ledger, and tool servers whose listings must follow."""
 
     __slots__ = ("ledger", "listing", "searches", "translation")
 
     def __init__(self, translation: TranslationContext, ledger: Ledger) -> None:
         self.translation = translation
         self.ledger = ledger
-        # Whether the client declared a web search.
         tools = (*translation.request.tools, *translation.request.updates.tools)
         self.searches = any(isinstance(tool, WebSearchTool) for tool in tools)
         self.listing: dict[str, str] = {}
 
 
 def encode_response_parts(parts: tuple[Part, ...], translation: TranslationContext, ledger: Ledger) -> JsonList:
-    """All parts of a response; losses are reported."""
     answering = ResponseEncodeContext(translation, ledger)
     blocks: JsonList = []
     for index, part in with_blanks(parts):
@@ -81,7 +79,6 @@ def encode_response_parts(parts: tuple[Part, ...], translation: TranslationConte
 
 
 def encode_response_part(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
-    """A part that makes one block, or none."""
     if is_native(part):
         return encode_block(part)
     encoder = _ENCODERS.get(type(part))
@@ -94,7 +91,7 @@ def encode_response_part(part: Part, at: Place, answering: ResponseEncodeContext
 
 
 def is_native(part: Part) -> bool:
-    """Whether a part holds its whole block of this protocol."""
+    """Whether a part contains its full block of this protocol."""
     if isinstance(part, Foreign):
         return part.origin == NAME
     return isinstance(part, HostedCall | HostedResult) and part.extras is not None and part.extras.origin == NAME
@@ -114,12 +111,11 @@ def _encode_text(part: Text, at: Place, ledger: Ledger) -> JsonList:
 
 
 def report_logprobs(at: Place, ledger: Ledger) -> None:
-    """Report that log probabilities are dropped."""
     ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "Messages answers have no log probabilities")
 
 
 def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
-    """Text cut at the spans of its citations, because here a citation belongs to a whole block (§19)."""
+    """Split text at the spans of its citations, because a citation here belongs to a full block (§19)."""
     text = part.text
     cuts = {0, len(text)}
     cited: list[tuple[tuple[int, int], Citation]] = []
@@ -137,14 +133,14 @@ def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
 
 
 def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citation]]) -> JsonList:
-    """The text in blocks that end here, each with the citations whose spans reach into it."""
+    """The text in blocks with these ends, each with the citations whose spans overlap it."""
     blocks: JsonList = []
-    # Citations to come, the next one last; and citations that reach into this block, by number.
+    # Citations ahead, the next one last; and citations that overlap this block, by number.
     coming = sorted(range(len(cited)), key=lambda number: cited[number][0], reverse=True)
     reaching: dict[int, tuple[JsonObject, int]] = {}
     start, visible, visible_end = 0, _skip_blank(text, 0), len(text.rstrip())
     for end in ends:
-        # A blank block would be refused when it comes back: it stays with its neighbour.
+        # A blank block would be rejected when it returns, so it is merged with its neighbour.
         if visible >= end or visible_end <= end < len(text):
             continue
         while coming and cited[coming[-1]][0][0] < end:
@@ -166,7 +162,6 @@ def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citat
 
 
 def _skip_blank(text: str, start: int) -> int:
-    """The position of the first character that is not whitespace."""
     match = _find_visible(text, start)
     return len(text) if match is None else match.start()
 
@@ -183,7 +178,7 @@ def _bounded(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
 
 
 def encode_citation(citation: Citation, cited_text: str) -> JsonObject:
-    """A citation of a web page; an empty index marks it as another provider's."""
+    """A citation of a web page. An empty index marks it as synthetic."""
     return {
         "type": "web_search_result_location",
         "url": citation.url,
@@ -211,7 +206,7 @@ def _encode_thinking(part: Thinking, at: Place, answering: ResponseEncodeContext
 
 
 def report_call_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
-    """Report the extras of another protocol's call; an item that only it has is sent as a function call."""
+    """Report the extras of another protocol's call. An item that only it has is sent as a function call."""
     if extras is None or extras.origin == NAME:
         return
     if "type" in extras.fields:
@@ -221,7 +216,6 @@ def report_call_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None
 
 
 def call_opening(call: ToolCall) -> JsonObject:
-    """A call's block without its arguments."""
     block: JsonObject = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": {}}
     if call.namespace is not None:
         block["toolset_name"] = call.namespace
@@ -259,7 +253,7 @@ def _encode_hosted_call(part: HostedCall, at: Place, answering: ResponseEncodeCo
 
 
 def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObject:
-    """The input of a search; without a `query`, as other providers open pages, one is made of its other members."""
+    """The input of a search. Without a `query`, such as for opened pages, one is derived from its other members."""
     written = arguments.to_object(part.arguments)[0]
     parsed = decode_object(bytes(written)) if isinstance(written, Raw) else written
     if isinstance(parsed.get("query"), str):

@@ -1,4 +1,4 @@
-"""Literal names of the Messages wire: https://platform.claude.com/docs/en/api/messages. No logic."""
+"""Literal names of the Messages protocol: https://platform.claude.com/docs/en/api/messages. No logic."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ NAME: Final = "anthropic-messages"
 VENDOR = "anthropic"
 PATH = "/v1/messages"
 
-# The version before `2026-10-21`: the only one under which sampling members are legal.
+# The version before `2026-10-21`, the only one that allows sampling members.
 SAMPLING_VERSION = "2023-06-01"
 
-# Betas that an emitted field needs: https://platform.claude.com/docs/en/api/beta-headers
+# Betas that an encoded field requires: https://platform.claude.com/docs/en/api/beta-headers
 BETA_MCP = "mcp-client-2025-11-20"
 BETA_COMPACT = "compact-2026-01-12"
 BETA_FAST = "fast-mode-2026-02-01"
 BETA_BINDING = "thinking-binding-controls-2026-08-01"
 
-# The newest versions of the tools that the provider runs.
 WEB_SEARCH = "web_search_20260318"
 WEB_FETCH = "web_fetch_20260318"
 CODE_EXECUTION = "code_execution_20260521"
@@ -37,7 +36,7 @@ COMPACTED = "[compacted]"
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 JSON_ONLY = "Respond with a single JSON object and nothing else."
 
-# Stop reasons in both directions; unlisted ones are OTHER there and `end_turn` here (mapping.md §17).
+# Stop reasons in both directions. Unlisted ones become OTHER, and `end_turn` when encoded (mapping.md §17).
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": StopReason.END,
     "stop_sequence": StopReason.SEQUENCE,
@@ -57,8 +56,8 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Values of `server_tool_use.name` whose calls several protocols can express.
 CODE_TOOLS = frozenset({"code_execution", "bash_code_execution"})
 
-# A tool may call another model (advisor), and a refused request may go to others. Servers of many vendors' models that
-# speak this protocol have more such members; see those of Chat.
+# A tool may call another model (advisor), and a refused request may fall back to others. Servers of several vendors'
+# models have more such members; see Chat's.
 MODEL_MEMBERS = (
     "tools/*/model",
     "tools/*/parameters/model",

@@ -1,5 +1,5 @@
-"""Blocks with their issuer's signature, thinking and compaction, in both directions (mapping.md §11). A signature must
-return byte for byte, so the seal holds the full block; another issuer's is in an envelope."""
+"""Blocks with their issuer's signature, thinking and compaction, decoded and encoded (mapping.md §11). A signature must
+return byte for byte, so the seal holds the full block. Another issuer's signature is in an envelope."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.wire.fields import Fields
 
 
 def decode_thinking(block: Fields) -> Thinking:
-    """Readable thinking; its seal is the whole block."""
+    """Readable thinking. Its seal is the full block."""
     text = block.text("thinking")
     signature = block.value.get("signature")
     if signature is not None and type(signature) is not str:
@@ -24,7 +24,7 @@ def decode_thinking(block: Fields) -> Thinking:
 
 
 def plain_thinking(block: JsonObject) -> Thinking | None:
-    """A signed block of three members, as nearly all are; None leaves it to the full reader."""
+    """A signed block with exactly three members, as nearly all are; None leaves it to the full reader."""
     text, signature = block.get("thinking"), block.get("signature")
     if len(block) != 3 or type(text) is not str or type(signature) is not str or not signature:
         return None
@@ -33,13 +33,11 @@ def plain_thinking(block: JsonObject) -> Thinking | None:
 
 
 def decode_redacted(block: Fields) -> Thinking:
-    """Thinking that only its issuer can read."""
     seal = from_envelope(block.text("data")) or Seal(origin=NAME, kind="redacted", body=block.value)
     return Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)
 
 
 def decode_compaction(block: Fields) -> Compaction:
-    """The summary of earlier turns."""
     content = block.optional_text("content")
     block.optional_text("encrypted_content")
     seal = from_envelope(block.optional_text("signature") or "")
@@ -52,7 +50,7 @@ def decode_compaction(block: Fields) -> Compaction:
 
 
 def encode_thinking(part: Thinking) -> JsonObject:
-    """A thinking block: the issuer's own, or one that carries another issuer's signature."""
+    """A thinking block: the issuer's own, or one with another issuer's signature."""
     seal = part.seal
     if seal is None:
         return {"type": "thinking", "thinking": part.text}
@@ -62,7 +60,7 @@ def encode_thinking(part: Thinking) -> JsonObject:
 
 
 def encode_compaction(part: Compaction) -> JsonObject:
-    """A compaction block: the issuer's own, or one that carries another issuer's for us (V9)."""
+    """A compaction block: the issuer's own, or one with an envelope (V9)."""
     if part.seal is not None and part.seal.origin == NAME:
         return dict(part.seal.body)
     block: JsonObject = {"type": "compaction", "content": part.summary or COMPACTED}

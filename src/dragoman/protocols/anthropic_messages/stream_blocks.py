@@ -1,11 +1,10 @@
-"""The open blocks of a Messages stream: each type emits the events of its deltas.
+"""Open blocks of a Messages stream: one class for each type, which emits the events of its deltas.
 
-state of a block   event                 tells
-(new)              content_block_start   what is known at once: thinking and calls open, text waits for its words
-open               delta of its kind     `say`: PartGrew, after PartStarted if it was the first
-open               any other delta       `grow`: citations, signatures; kinds it does not take are reported (S9)
-open               content_block_stop    `close`: what was held, PartEnded
-"""
+state of a block   event                 emitted
+(new)              content_block_start   thinking and calls open at once, text waits for its first character
+open               delta of its type     `add_text`: PartGrew, after PartStarted if it was the first
+open               any other delta       `grow`: citations, signatures; unknown types are reported (S9)
+open               content_block_stop    `close`: held content, PartEnded"""
 
 from __future__ import annotations
 
@@ -43,31 +42,24 @@ from dragoman.wire.json import decode_lenient, encode_text, kind_of
 
 
 class TextGrown(Struct, tag_field="type", tag="text_delta", gc=False, forbid_unknown_fields=True):
-    """More text."""
-
     text: str
 
 
 class ThinkingGrown(Struct, tag_field="type", tag="thinking_delta", gc=False, forbid_unknown_fields=True):
-    """More thinking."""
-
     text: str = field(name="thinking")
 
 
 class InputGrown(Struct, tag_field="type", tag="input_json_delta", gc=False, forbid_unknown_fields=True):
-    """More of a call's arguments."""
-
     text: str = field(name="partial_json")
 
 
 class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, forbid_unknown_fields=True):
-    """A delta in the shapes of nearly all; other members send the event the long way, where they are reported."""
+    """A delta of the usual shapes. Events with other members are decoded in full, which reports them."""
 
     index: int
     delta: TextGrown | ThinkingGrown | InputGrown
 
 
-# The delta that arguments come in.
 INPUT = "input_json_delta"
 
 
@@ -83,42 +75,38 @@ class BlockContext:
         self.call_ids: set[str] = set()
         # The name and arguments of each call, by the provider's ID.
         self.calls: dict[str, tuple[str, ArgumentAssembler]] = {}
-        # Arguments of which nothing had come when they were last looked at.
+        # Calls without arguments at the last check.
         self._empty_arguments: list[ArgumentAssembler] = []
         self._mint = mint
         self._next = 0
 
     def next_index(self) -> int:
-        """The number of the next part."""
         index = self._next
         self._next += 1
         return index
 
     def add_call(self, given: str, name: str, assembler: ArgumentAssembler) -> None:
-        """Know a call by the id that the provider gave it; the first one of an id stays."""
+        """Register a call under the provider's ID. The first call of an ID stays."""
         if given not in self.calls:
             self.calls[given] = (name, assembler)
             self._empty_arguments.append(assembler)
 
     @property
     def lacks_arguments(self) -> bool:
-        """Whether the arguments of some call are missing."""
         while self._empty_arguments and not self._empty_arguments[-1].silent:
             self._empty_arguments.pop()
         return bool(self._empty_arguments)
 
     def fresh_call_id(self, given: str) -> str:
-        """The provider's id of a call, or a new one where it gave none or one that another call has (N2)."""
+        """The provider's ID of a call, or a new one if it is missing or already used (N2)."""
         call_id = given if given and given not in self.call_ids else f"call_{self._mint.token(24)}"
         self.call_ids.add(call_id)
         return call_id
 
     def issued(self, seal: Seal) -> Seal:
-        """A seal with its issuer written on it."""
         return issued_by(seal, self.translation.target.model, self.translation.target.vendor)
 
     def whole_block(self, block: JsonObject) -> list[Event]:
-        """A block that is emitted in one piece."""
         part = with_issuer(decode_block(Fields(block)), self.translation)
         if isinstance(part, Thinking):
             self.unknowns.members(block, _REDACTED_MEMBERS, part_place(self._next))
@@ -132,20 +120,20 @@ class BlockContext:
 
 
 class Block:
-    """A block while it is open: by default one that comes whole with its start."""
+    """An open block. The default is a block that is complete at its start."""
 
     __slots__ = ("index", "pieces", "reading", "start")
 
-    # The delta that `add_text` takes the text of.
+    # The type of delta that `add_text` handles.
     grown: type | None = None
-    # The deltas that `grow` understands.
+    # The types of deltas that `grow` handles.
     takes: frozenset[str] = frozenset()
 
     def __init__(self, reading: BlockContext, start: JsonObject) -> None:
         self.reading = reading
         self.start = start
         self.index = -1
-        # All of its text, where that is needed again at its end.
+        # Its text, if that is needed again at its end.
         self.pieces: list[str] | None = None
 
     @property
@@ -154,40 +142,36 @@ class Block:
         return False
 
     def grow_by(self, run: TextRun) -> TextRun | ArgumentsRun:
-        """More text of a block that runs, as the event of its part."""
+        """Convert a run to the event of this part."""
         return run
 
     @property
     def waits(self) -> bool:
-        """Whether more may follow although another block begins: servers may interleave calls."""
+        """Whether it stays open when another block begins: servers may interleave calls."""
         return False
 
     def open(self) -> list[Event]:
-        """The events of the block's start."""
         return []
 
     def add_text(self, text: str) -> list[Event]:
-        """The events of more text of the block's own type."""
         del text
         return []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        """The events of a delta of a type that the block accepts."""
         del kind, delta
         return []
 
     def close(self) -> list[Event]:
-        """The events of the block's end."""
         return self.reading.whole_block(self.start)
 
     def announce(self, part: Part) -> PartStarted:
-        """Give the part the next number."""
+        """Assign the next index to the part."""
         self.index = self.reading.next_index()
         return PartStarted(self.index, part)
 
 
 class OpenBlocks:
-    """A stream's open blocks by index, checked only after a change: more would take quadratic time."""
+    """A stream's open blocks by index. Only changed blocks are checked; checking all would take quadratic time."""
 
     __slots__ = ("_takers", "by_index", "grown")
 
@@ -195,11 +179,9 @@ class OpenBlocks:
         self.by_index: dict[int, Block] = {}
         # Blocks that began or grew since another one began.
         self.grown: dict[int, None] = {}
-        # Blocks that accept arguments.
         self._takers: dict[int, None] = {}
 
     def put(self, index: int, block: Block) -> Block:
-        """Know a block that begins."""
         self.by_index[index] = block
         self.grown[index] = None
         if INPUT in block.takes:
@@ -207,13 +189,12 @@ class OpenBlocks:
         return block
 
     def pop(self, index: int) -> Block | None:
-        """Forget a block, and give it, if it is open."""
         self.grown.pop(index, None)
         self._takers.pop(index, None)
         return self.by_index.pop(index, None)
 
     def passed(self, index: int) -> list[Event]:
-        """The blocks that the start of a block ends: all others except waiting ones, and the one at its index."""
+        """Close the blocks that the start of a block ends: all others except waiting ones, and the one at its index."""
         events: list[Event] = []
         grown, self.grown = self.grown, {}
         for number in {**grown, index: None}:
@@ -224,32 +205,27 @@ class OpenBlocks:
         return events
 
     def close(self) -> list[Event]:
-        """End all of them."""
         blocks = list(self.by_index.values())
         self.clear()
         return [event for block in blocks for event in block.close()]
 
     def clear(self) -> None:
-        """Forget all of them."""
         self.by_index.clear()
         self.grown.clear()
         self._takers.clear()
 
     def grow(self, index: int) -> Block | None:
-        """The block that something comes for."""
         block = self.by_index.get(index)
         if block is not None:
             self.grown[index] = None
         return block
 
     def grow_only(self) -> Block | None:
-        """The block that arguments without an index come for: the only one that takes any."""
+        """The block for arguments without an index: the only one that accepts any."""
         return self.grow(next(iter(self._takers))) if len(self._takers) == 1 else None
 
 
 class _TextBlock(Block):
-    """Text is announced with its first character (S3)."""
-
     __slots__ = ()
     grown = TextGrown
     takes = frozenset({"text_delta", "citations_delta"})
@@ -293,7 +269,7 @@ class _TextBlock(Block):
 
 
 class _ThinkingBlock(Block):
-    """Thinking is announced at once; its seal is the whole block, known at its end."""
+    """Thinking starts at once. Its seal is the full block, known at its end."""
 
     __slots__ = ("_signature",)
     grown = ThinkingGrown
@@ -332,7 +308,7 @@ class _ThinkingBlock(Block):
         if seal is None and self._signature:
             body: JsonObject = {**self.start, "thinking": "".join(self.pieces or ()), "signature": self._signature}
             seal = self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
-        # The seal may contain the whole block, but its other members do not reach clients.
+        # The seal may contain the full block, but its other members do not reach clients.
         self.reading.unknowns.members(self.start, _THINKING_MEMBERS, part_place(self.index))
         if seal is None:
             return [PartEnded(self.index)]
@@ -340,7 +316,7 @@ class _ThinkingBlock(Block):
 
 
 class _CallBlock(Block):
-    """A client tool call; its arguments are emitted once (`rules.argument_assembly`) and unwrapped as they arrive
+    """A client tool call. Its arguments are emitted once (`rules.argument_assembly`) and unwrapped as they arrive
     (S16)."""
 
     __slots__ = ("_assembler", "_quick", "_unwrapper")
@@ -409,7 +385,7 @@ class _CallBlock(Block):
 
     def close(self) -> list[Event]:
         events: list[Event] = []
-        # The start always holds `{}`; a real value there counts only if no delta had more (pitfalls 46 and 47).
+        # The start always has `{}`. A real value there counts only if no delta had arguments (pitfalls 46 and 47).
         given = self.start.get("input")
         if given and self._assembler.silent:
             events += self.add_text(encode_text(given))
@@ -445,7 +421,7 @@ class _GatheredBlock(Block):
 
 
 class _AgainBlock(_GatheredBlock):
-    """A call with a repeated ID: ignored if it is the same, a call of its own otherwise (N2)."""
+    """A call with a repeated ID: ignored if it is equal, otherwise a call of its own (N2)."""
 
     def close(self) -> list[Event]:
         name, assembler = self.reading.calls[text_of(self.start, "id")]
@@ -466,7 +442,7 @@ class _HostedBlock(_GatheredBlock):
 
 
 class _CompactionBlock(Block):
-    """A compaction: its content comes in one delta."""
+    """A compaction: its content arrives in one delta."""
 
     __slots__ = ("_members",)
     takes = frozenset({"compaction_delta", "signature_delta"})
@@ -486,7 +462,7 @@ class _CompactionBlock(Block):
         return self.reading.whole_block({**self.start, **self._members})
 
 
-# Members of a block that are read, and its delta types; a compaction accepts any delta.
+# Known members of blocks and of their deltas. A compaction accepts any delta.
 _TEXT_MEMBERS = frozenset({"type", "text", "citations"})
 _REDACTED_MEMBERS = frozenset({"type", "data"})
 _THINKING_MEMBERS = frozenset({"type", "thinking", "signature"})
@@ -500,7 +476,7 @@ DELTA_MEMBERS: dict[str, frozenset[str]] = {
 }
 
 _ARGUMENTS = "/delta/partial_json"
-# A whole object ends with the first, and blanks may follow.
+# A complete object ends with the first; white space may follow.
 _MAY_END_VALUE = "} \t\r\n"
 
 BLOCKS: dict[str, type[Block]] = {
@@ -514,7 +490,6 @@ BLOCKS: dict[str, type[Block]] = {
 
 
 def begin(reading: BlockContext, start: JsonObject) -> Block:
-    """The block that a start begins."""
     kind = text_of(start, "type")
     if kind == "tool_use" and text_of(start, "id") in reading.calls:
         return _AgainBlock(reading, start)
@@ -522,7 +497,6 @@ def begin(reading: BlockContext, start: JsonObject) -> Block:
 
 
 def text_of(value: JsonObject, key: str) -> str:
-    """A string member; absent and null count as empty."""
     member = value.get(key)
     if member is None:
         return ""

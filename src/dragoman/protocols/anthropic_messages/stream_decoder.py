@@ -1,16 +1,15 @@
-"""A Messages stream to events.
+"""Decodes a Messages stream to events.
 
-    state     event                      then
-    fresh     message_start              running
-    fresh     anything about blocks      running, as if the start had been told
-    running   content_block_*            running; each kind of block has its own reader in `stream_blocks`
-    running   message_delta              running; reason and usage are remembered, the later ones win (U8)
-    any       message_stop               over, told as Stopped and Ended
-    any       error, unreadable          over, told as Failed
-    over      anything                   nothing
+state     event                      next state and action
+fresh     message_start              running
+fresh     any event of a block       running, as after a message_start
+running   content_block_*            running; `stream_blocks` has a reader for each type of block
+running   message_delta              running; reason and usage are stored, later ones win (U8)
+any       message_stop               over; emits Stopped and Ended
+any       error, unreadable          over; emits Failed
+over      any                        ignored
 
-Nothing here raises: unreadable data ends the stream like a bad gateway.
-"""
+No method raises: unreadable data ends the stream like a bad gateway."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import Frame
 from dragoman.wire.sse import frame as frame_of
 
-# Members that are read of events, of the message in the first one, and of the end in the last one.
+# Members that are read from events, from the message in the first event, and from the end in the last one.
 _EVENT = frozenset({"type", "index", "message", "content_block", "delta", "usage"})
 _MESSAGE = frozenset(
     {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
@@ -76,13 +75,11 @@ _STOP = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 _UNANNOUNCED = {"text_delta": "text", "thinking_delta": "thinking"}
 
 _read_growth = Decoder(BlockGrew).decode
-# The end of a block, as nearly all servers send it: nothing but its index is to be read.
+# The end of a block in the form of nearly all servers: only its index is read.
 _match_stop = re.compile(rb'\{"type": ?"content_block_stop", ?"index": ?(0|[1-9][0-9]{0,8}) *+\}').fullmatch
 
 
 class MessagesStreamDecoder:
-    """Reads one stream."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._reading = BlockContext(translation, mint, ledger)
         self._unknowns = self._reading.unknowns
@@ -91,28 +88,23 @@ class MessagesStreamDecoder:
         self._over = False
         self._blocks = OpenBlocks()
         self._by_index = self._blocks.by_index
-        # The counts as reported, and their sum.
         self._usage: JsonObject = {}
         self._counted: Usage | None = None
-        # The counts at the time of the stop reason.
         self.final_usage: Usage | None = None
         self._stop: Fields | None = None
-        # The last index that was made up for a block without one.
+        # The last index assigned to a block without one.
         self._unnumbered = -1
         # Content of the first event: blocks without events, and the end of a full message.
         self._held: dict[int, JsonObject] = {}
         self._held_order: deque[int] = deque()
         self._whole_stop: Fields | None = None
-        # The error next to a stop reason that means a failure.
         self._error: JsonValue = None
         self._has_content = False
         self.text_frames = TextFrames()
-        # The block that `text_frames` are of.
         self._growing = 0
         self._growing_block: Block | None = None
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events of one frame."""
         if frame.event == "content_block_delta" and self._by_index:
             # The most frequent frames: decoded by type, without building discarded values.
             try:
@@ -125,7 +117,7 @@ class MessagesStreamDecoder:
         return self._read_other(frame)
 
     def _read_other(self, frame: Frame) -> list[Event]:
-        """A frame that is not more of a block in the usual shape; after it the block that grew may run no more."""
+        """Read any other frame. After it, the block that grew may no longer run."""
         events = self._read(frame)
         block = self._by_index.get(self._growing)
         if block is None or block is not self._growing_block or not block.runs:
@@ -147,13 +139,11 @@ class MessagesStreamDecoder:
         return events
 
     def grow(self, run: TextRun) -> PartGrew:
-        """More text of the block that grew last."""
         block = self._by_index[self._growing]
         self._blocks.grown[self._growing] = None
         return PartGrew(block.index, block.grow_by(run))
 
     def _read(self, frame: Frame) -> list[Event]:
-        """Any frame, in any shape."""
         if self._over or not frame.data:
             return []
         try:
@@ -170,7 +160,7 @@ class MessagesStreamDecoder:
             reader = _READERS.get(kind) if type(kind) is str else None
             if reader is not None:
                 return reader(self, event)
-            # Unknown events are left out and reported, but an error by any name ends the stream (O2).
+            # Unknown events are dropped and reported, but an error under any name ends the stream (O2).
             if event.get("error") is not None:
                 return self._read_error(event)
             self._unknowns.name(kind if type(kind) is str else "event")
@@ -181,7 +171,7 @@ class MessagesStreamDecoder:
             return self._fail(f"the provider's stream cannot be read: {error}")
 
     def close(self) -> list[Event]:
-        """The events of the end of the stream: with a stop reason it is complete (S10)."""
+        """Return the events of the end of the stream. With a stop reason it is complete (S10)."""
         if self._over:
             return []
         try:
@@ -194,7 +184,6 @@ class MessagesStreamDecoder:
         return self._fail(ENDED_EARLY)
 
     def broken(self, failure: Failure) -> bytes:
-        """The frame that ends a broken relayed stream for its client."""
         return frame_of(encode({"type": "error", "error": error_object(failure)}), "error")
 
     def _begin(self) -> list[Event]:
@@ -225,7 +214,7 @@ class MessagesStreamDecoder:
         return [started, *self._remember_usage(message)]
 
     def _emit_held(self, before: int | None = None) -> list[Event]:
-        """The blocks of the start that have no events, up to the present one."""
+        """Emit the blocks of the start that have no events, up to the present one."""
         events: list[Event] = []
         while self._held_order and (before is None or self._held_order[0] < before):
             held = self._held.pop(self._held_order.popleft(), None)
@@ -242,7 +231,7 @@ class MessagesStreamDecoder:
             merged = merged_usage(self._usage, usage)
             counted = decode_usage(Fields(merged))
         except WireError as error:
-            # Counts that cannot be read are no reason to fail.
+            # Unreadable counts must not fail the response.
             self._reading.ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
             return []
         self._usage, self._counted = merged, counted
@@ -259,10 +248,10 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         again = self._by_index.get(index)
         if again is not None and start.get("id") and again.start.get("id") == start["id"]:
-            # Begun twice; only the input may be new.
+            # A repeated start; only the input may be new.
             again.start.update(start)
             return events
-        # A block that was left open ends where the next one begins; a call may still wait for its arguments.
+        # A block without an end closes when the next one begins. A call may still wait for its arguments.
         events += self._blocks.passed(index)
         events += self._emit_held(index)
         # A block that starts again is emitted by its own start event.
@@ -281,7 +270,7 @@ class MessagesStreamDecoder:
             return []
         events: list[Event] = []
         if block is None and index in self._held:
-            # Its start came with the start of the message.
+            # Its start was part of the message_start.
             self._has_content = True
             events = self._emit_held(index)
             block = self._blocks.put(index, begin(self._reading, self._held.pop(index)))
@@ -292,7 +281,7 @@ class MessagesStreamDecoder:
             if kind not in _UNANNOUNCED:
                 self._unknowns.name(kind)
                 return []
-            # A block without a start, or after its end, begins with its delta.
+            # A delta without a start, or after its end, begins a block.
             self._has_content = True
             events = self._begin()
             start: JsonObject = {"type": _UNANNOUNCED[kind]}
@@ -309,18 +298,18 @@ class MessagesStreamDecoder:
         return events
 
     def _index_of(self, event: JsonObject) -> JsonValue:
-        """The index that an event names; the latest open block's if it names none."""
+        """The index of an event; without one, that of the latest open block."""
         index = event.get("index")
         return next(reversed(self._by_index), self._unnumbered) if index is None else index
 
     def _waiting(self, delta: JsonObject) -> Block | None:
-        """The call that arguments at the index of no block are for: the one that waits for them."""
+        """The waiting call for arguments with an unknown index."""
         waiting = self._blocks.grow_only()
         if waiting is not None:
             return waiting
         silent = not self._reading.translation.relayed and self._reading.lacks_arguments
         if silent and text_of(delta, "partial_json").strip():
-            # A call without arguments may have been run already, and with the wrong ones.
+            # Running a call without its arguments, or with wrong ones, would be harmful.
             raise WireError("/index", "the index of an open call", "another")
         return None
 
@@ -386,14 +375,14 @@ class MessagesStreamDecoder:
         return [Failed(bad_gateway(message))]
 
     def _finish(self) -> None:
-        # Without open blocks nothing takes the short way of `feed` any more.
+        # Without open blocks, `feed` no longer takes the fast path.
         self._over = True
         self.text_frames.is_ready = False
         self._blocks.clear()
 
 
 def _text_in(grew: BlockGrew, data: bytes) -> str | None:
-    """The text of an event that grows the same block by a delta of the same kind."""
+    """The text of an event that extends the same block by a delta of the same type."""
     try:
         other = _read_growth(data)
     except (DecodeError, UnicodeError):
@@ -401,7 +390,7 @@ def _text_in(grew: BlockGrew, data: bytes) -> str | None:
     return other.delta.text if other.index == grew.index and type(other.delta) is type(grew.delta) else None
 
 
-# Of the class, and not of each decoder, which would hold itself by them.
+# In the class: a table of bound methods in each decoder would be a reference cycle.
 _READERS: dict[str, Callable[[MessagesStreamDecoder, JsonObject], list[Event]]] = {
     "content_block_delta": MessagesStreamDecoder._read_delta,
     "content_block_start": MessagesStreamDecoder._read_start,
@@ -412,7 +401,7 @@ _READERS: dict[str, Callable[[MessagesStreamDecoder, JsonObject], list[Event]]] 
     "ping": MessagesStreamDecoder._read_ping,
     "error": MessagesStreamDecoder._read_error,
 }
-# Events that are the same bytes each time, in the two ways in which servers write them.
+# Events with constant bytes, in the two ways in which servers write them.
 _SAME = {
     b'{"type":"ping"}': MessagesStreamDecoder._read_ping,
     b'{"type": "ping"}': MessagesStreamDecoder._read_ping,

@@ -1,16 +1,15 @@
-"""Events to a Messages stream; they come one part after the other (`rules.serial`).
+"""Encodes events as a Messages stream. Parts arrive one after the other (`rules.part_serializer`).
 
-    state       event          frames                                   then
-    (any)       Started        message_start                            idle
-    idle        PartStarted    content_block_start, or the whole block  open, or idle if it makes no block
-    open        PartGrew       content_block_delta                      open
-    open        PartEnded      what was held, content_block_stop        idle
-    (any)       Ended          message_delta, message_stop              over
-    (any)       Failed         error                                    over
+state       event          frames                                   next state
+(any)       Started        message_start                            idle
+idle        PartStarted    content_block_start, or the full block   open, or idle if it makes no block
+open        PartGrew       content_block_delta                      open
+open        PartEnded      held content, content_block_stop         idle
+(any)       Ended          message_delta, message_stop              over
+(any)       Failed         error                                    over
 
-An open block is one of the writers below. The frames of deltas are a prefix fixed for the block, the text as JSON, and
-an ending, because nearly all of a stream is deltas.
-"""
+Each open block has one of the writers below. Nearly all of a stream is deltas, so their frames are a prefix that is
+fixed for the block, the text as JSON, and an ending."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ def _run_form(prefix: bytes) -> FrameForm:
 
 
 class _Writer:
-    """An open block; this one was complete at its start and only has to be closed."""
+    """An open block. The default is complete at its start and only has to be closed."""
 
     __slots__ = ("index",)
 
@@ -112,32 +111,28 @@ class _Writer:
         self.index = index
 
     def grow(self, delta: Delta) -> bytes:
-        """The frames that a delta makes."""
         del delta
         return b""
 
     @property
     def run_form(self) -> FrameForm | None:
-        """The form of the frames that a run of text makes; None if it makes none."""
         return None
 
     def close(self) -> bytes:
-        """The frames that end the block."""
         return _stop(self.index)
 
 
 class _TextWriter(_Writer):
-    """Text or refusal text; citations are attached without splitting the block (§19)."""
+    """Text or refusal text. Citations are attached without splitting the block (§19)."""
 
     __slots__ = ("_buffer", "_ledger", "_part", "_prefix", "_weighed")
 
     def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
         self._part = part
-        # Whether log probabilities arrived, which is reported once.
         self._weighed = False
         self._prefix = _prefix(index, "text_delta", "text")
-        # Read from the middle, too: that is where citations point.
+        # Also read from the middle, where citations point.
         self._buffer = StringIO()
         self._ledger = ledger
 
@@ -173,7 +168,7 @@ class _TextWriter(_Writer):
         return _delta(self.index, {"type": "citations_delta", "citation": encode_citation(citation, cited)})
 
     def _between(self, start: int, end: int) -> str:
-        """The text between two positions, as far as a citation covers it."""
+        """The text between two positions that a citation covers."""
         buffer = self._buffer
         length = buffer.tell()
         start, end, _ = slice(start, end).indices(length)
@@ -184,12 +179,11 @@ class _TextWriter(_Writer):
 
     @property
     def text(self) -> str:
-        """The text so far."""
         return self._buffer.getvalue()
 
 
 class _RefusalWriter(_TextWriter):
-    """Refusal text; a block only once it is more than whitespace, as in a full response."""
+    """Refusal text. It becomes a block once it has more than white space, as in a full response."""
 
     __slots__ = ("opened",)
 
@@ -244,7 +238,7 @@ class _ThinkingWriter(_Writer):
 
 
 class _CallWriter(_Writer):
-    """A call with JSON arguments; arguments that do not begin as an object are buffered and wrapped (N3)."""
+    """A call with JSON arguments. Arguments that do not begin as an object are held and wrapped (N3)."""
 
     __slots__ = ("_first", "_held", "_ledger", "_part", "_passes", "_prefix")
 
@@ -295,7 +289,6 @@ class _TextCallWriter(_Writer):
         self._prefix = _prefix(index, "input_json_delta", "partial_json")
 
     def write(self, text: str) -> bytes:
-        """A piece of the arguments."""
         return self._prefix + _encode_string(text) + _ENDING
 
     def grow(self, delta: Delta) -> bytes:
@@ -308,8 +301,6 @@ class _TextCallWriter(_Writer):
 
 
 class MessagesStreamEncoder:
-    """Writes one stream."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._translation = translation
         self._mint = mint
@@ -324,14 +315,12 @@ class MessagesStreamEncoder:
         self._over = False
 
     def feed(self, event: Event) -> bytes:
-        """The frames that one event makes."""
         if type(event) is PartGrew:
             writer = self._writer
             return writer.grow(event.delta) if writer is not None else b""
         return b"" if self._over else _WRITERS[type(event)](self, event)
 
     def run_form(self, index: int) -> FrameForm | None:
-        """The form of the frames that a run of the open block makes."""
         return None if self._writer is None else self._writer.run_form
 
     def _write_message(self, event: Started) -> bytes:
@@ -423,7 +412,6 @@ class MessagesStreamEncoder:
     def _write_end(self, _event: Event) -> bytes:
         writer, self._writer = self._writer, None
         if isinstance(writer, _RefusalWriter) and not writer.opened:
-            # Its number is the next block's.
             self._index -= 1
         return writer.close() if writer is not None else b""
 
@@ -463,7 +451,7 @@ def _is_redacted(part: Thinking) -> bool:
     return seal is not None and seal.origin == NAME and seal.kind == "redacted"
 
 
-# One look-up by exact type per event. In the class, since an encoder that held its bound methods would be a cycle.
+# One look-up by exact type per event. In the class: bound methods in each encoder would be a reference cycle.
 _WRITERS: dict[type, Callable[..., bytes]] = {
     PartStarted: MessagesStreamEncoder._write_start,
     PartEnded: MessagesStreamEncoder._write_end,

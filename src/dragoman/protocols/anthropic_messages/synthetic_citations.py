@@ -1,5 +1,5 @@
-"""Citations made from another provider's for a Messages client: its own provider must not see them again (§19), because
-it refuses a cited page without the vendor's `encrypted_index`."""
+"""Synthetic citations: made from another provider's for a Messages client, and removed before its own provider sees
+them (§19), which rejects a cited page without the vendor's `encrypted_index`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ _find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
 
 def may_be_synthetic(body: bytes, start: int, end: int) -> bool:
-    """Whether a citation without a signature is allowed here."""
-    # Looking for a word is faster than the pattern, and most bodies do not have it.
+    """Whether there may be a citation without a signature in these bytes."""
+    # A plain search is faster than the pattern, and most bodies have no match.
     return body.find(b'"encrypted_index"', start, end) >= 0 and _find(body, start, end) is not None
 
 
 def is_synthetic(citation: JsonValue) -> bool:
-    """Whether a citation is one of ours."""
     if not isinstance(citation, dict) or citation.get("type") != "web_search_result_location":
         return False
     return citation.get("encrypted_index") == ""
 
 
 def without_synthetic(message: bytes, at: Place, ledger: Ledger) -> bytes:
-    """A message whose text has no citations that we made up; the text stays, and everything else byte for byte."""
+    """Remove the synthetic citations of a message. All other bytes stay."""
     edits: list[tuple[JsonSpan, bytes]] = []
     for number, span in elements_of(message, "content"):
         if not may_be_synthetic(message, span.start, span.end):

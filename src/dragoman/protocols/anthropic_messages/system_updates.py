@@ -15,12 +15,11 @@ from dragoman.wire.fields import Fields, Path
 
 _EFFORT_APPLIED = "this effort counts for the whole request"
 _EFFORT_REPLACED = "a later effort replaces this one"
-# The type of the part for settings in a system message.
 SETTINGS = "output_config"
 
 
 def decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """From here on, system messages may change tools and effort; the changes stay in place."""
+    """Decode a system message that changes tools or effort. The changes stay in place."""
     steering: list[Part] = []
     for number, part in enumerate(parts):
         if isinstance(part, Foreign) and _is_tool_change(part, ((message.path, "content"), number)):
@@ -43,7 +42,6 @@ def _is_tool_change(part: Foreign, path: Path) -> bool:
 
 
 def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
-    """The tools and effort of system messages; the last one wins."""
     effort: str | None = None
     added: dict[str, ToolSpec] = {}
     removed: dict[str, None] = {}

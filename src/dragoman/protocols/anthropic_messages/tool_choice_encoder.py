@@ -1,4 +1,4 @@
-"""The tool choice of other protocols, written for a Messages provider (mapping.md §8)."""
+"""Encodes the tool choice of other protocols for a Messages provider (mapping.md §8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.rules.extras import refused
 
 
 def encode_choice(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject | None:
-    """The tool choice; a choice the provider cannot be given may reduce the tools instead (§8)."""
+    """The tool choice. A choice that the provider does not support may reduce the tools instead (§8)."""
     choice = request.tool_choice
     if not offers.declarations:
         _drop_choice(request, writing)
@@ -58,7 +58,7 @@ _WORDS = {ChoiceMode.AUTO: "auto", ChoiceMode.NONE: "none", ChoiceMode.REQUIRED:
 
 
 def _named(tool: ToolRef | None, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
-    # A toolset, and a member of one, cannot be forced.
+    # Toolsets and their members cannot be forced.
     name = _wire_name(tool, _offered(offers), writing) if tool is not None and tool.kind != "mcp" else None
     if name is None:
         tool_label = tool.name or tool.kind if tool is not None else ""
@@ -75,7 +75,7 @@ def _allowed(choice: ToolChoice, offers: EncodedTools, writing: RequestEncodeCon
     return {"type": "any" if choice.required else "auto"}
 
 
-# Hosted types of other protocols, by the beginning of their name, and the specification they were decoded to.
+# Hosted types of other protocols, by the prefix of their name, and the specification they were decoded to.
 _HOSTED_KINDS: tuple[tuple[str, type], ...] = (
     ("web_search", WebSearchTool),
     ("code_interpreter", CodeTool),
@@ -84,7 +84,7 @@ _HOSTED_KINDS: tuple[tuple[str, type], ...] = (
 
 
 class _Offered(Struct, frozen=True):
-    """What can be chosen of the tools: names, labels of servers, and the first hosted tool of each type."""
+    """The tools that can be chosen: names, labels of servers, and the first hosted tool of each type."""
 
     names: frozenset[str | None]
     labels: frozenset[str]
@@ -103,7 +103,7 @@ def _offered(offers: EncodedTools) -> _Offered:
 
 
 def _wire_name(tool: ToolRef, offered: _Offered, writing: RequestEncodeContext) -> str | None:
-    """The name under which a chosen tool is offered here; None if it is not."""
+    """The wire name of a chosen tool; None if it is not offered."""
     if tool.kind == "mcp":
         label = (tool.native or {}).get("server_label", tool.name)
         return label if isinstance(label, str) and label in offered.labels else None

@@ -1,6 +1,6 @@
-"""Tools and tool choice, decoded by `type` (mapping.md §13). Tools that only this protocol's servers run or define are
+"""Decodes tools and tool choice by `type` (mapping.md §13). Tools that only this protocol's servers run or define are
 stored in full in `extras`, next to the parts that others can use. A tool server is declared twice, in `mcp_servers` and
-in a toolset: both become one `McpTool`, whose extras hold both objects."""
+in a toolset. Both become one `McpTool`, whose extras hold both objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _MODES = {"auto": ChoiceMode.AUTO, "any": ChoiceMode.REQUIRED, "none": ChoiceMod
 
 
 def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
-    """All tools of a request, with the tool servers that they name."""
     servers: dict[str, tuple[int, Fields]] = {}
     for position, server in enumerate(request.each("mcp_servers")):
         servers[server.text("name")] = (position, server)
@@ -55,7 +54,7 @@ def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
 
 
 def plain_tool(value: JsonValue) -> FunctionTool | None:
-    """A function of a name, a description and a schema, as nearly all are; None leaves it to the full reader."""
+    """A function with only a name, a description and a schema, as nearly all are; None leaves it to the full reader."""
     if type(value) is not dict or len(value) != 3:
         return None
     name, description, schema = value.get("name"), value.get("description"), value.get("input_schema")
@@ -65,7 +64,7 @@ def plain_tool(value: JsonValue) -> FunctionTool | None:
 
 
 def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[ToolSpec]:
-    """The tools of one declaration; unless `described`, tools that Anthropic defines stay for its own servers."""
+    """The tools of one declaration. Without `described`, Anthropic's own tools stay for its own servers."""
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
         # With a schema, which marks a function, null means absent: the SDK's types allow it.
@@ -77,7 +76,7 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
             raise declaration.wrong("input_schema", "object", "nothing")
         return (tool,)
     if kind == "function":
-        # OpenAI's declarations, nested or flat, as some agents write them to every address.
+        # OpenAI's declarations, nested or flat, which some agents send to every endpoint.
         nested = declaration.value.get("function")
         inner: JsonObject = nested if isinstance(nested, dict) else {}
         outer = {key: value for key, value in declaration.value.items() if key not in ("type", "function")}
@@ -224,7 +223,6 @@ def _decode_mcp(toolset: Fields | None, server: tuple[int, Fields] | None) -> Mc
 
 
 def _enabled(toolset: Fields) -> tuple[str, ...]:
-    """The tools that a toolset turns on by name."""
     configs = toolset.optional_fields("configs")
     if configs is None:
         return ()
@@ -237,7 +235,6 @@ def _enabled(toolset: Fields) -> tuple[str, ...]:
 
 
 def decode_choice(request: Fields, tools: tuple[ToolSpec, ...]) -> tuple[ToolChoice | None, bool | None]:
-    """The choice, and whether calls may be parallel."""
     choice = request.optional_fields("tool_choice")
     if choice is None:
         return None, None
@@ -258,7 +255,6 @@ def decode_choice(request: Fields, tools: tuple[ToolSpec, ...]) -> tuple[ToolCho
 
 
 def _hosted_kind(name: str, tools: tuple[ToolSpec, ...]) -> str | None:
-    """The kind of the server-run tool that has this name, if one has."""
     for tool in tools:
         if isinstance(tool, ForeignTool):
             if tool.name == name:

@@ -1,4 +1,4 @@
-"""Tools of other protocols, written for a Messages provider (mapping.md §7, §13)."""
+"""Encodes tools of other protocols for a Messages provider (mapping.md §7, §13)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ class EncodedTools(ToolDeclarations, kw_only=True):
     servers: dict[str, JsonObject]
 
     def offered_servers(self) -> JsonList:
-        """The servers whose toolsets are offered: each must be named by exactly one."""
+        """The servers with an offered toolset: exactly one must name each server."""
         labels = {tool.label for tool, _, _ in self.declarations if isinstance(tool, McpTool)}
         return [server for label, server in self.servers.items() if label in labels]
 
     def restrict_to(self, names: set[str | None], writing: RequestEncodeContext) -> bool:
-        """Remove the tools that are not named; returns whether any is left."""
         declarations = [entry for entry in self.declarations if declared_name(entry[1]) in names]
         for _, declaration, at in self.declarations:
             if declared_name(declaration) not in names:
@@ -68,7 +67,7 @@ def declared_name(declaration: JsonObject) -> str | None:
 
 
 def encode_tools(request: Request, original: Request, writing: RequestEncodeContext) -> EncodedTools:
-    """All tools of a request; `original` is the request before its updates. Losses are reported."""
+    """All tools of a request. `original` is the request before its updates. Losses are reported."""
     offers = EncodedTools(table=writing.table, declarations=[], servers={})
     writing.searchable = writing.target.capabilities.hosted_tools and ToolSearchTool in map(type, request.tools)
     for tool, at in placed_tools(request, original, writing.ledger):
@@ -90,7 +89,6 @@ def encode_tools(request: Request, original: Request, writing: RequestEncodeCont
 
 
 def _kind(tool: ToolSpec) -> str:
-    """The name of a tool in an error."""
     if isinstance(tool, ForeignTool):
         return tool.kind
     if isinstance(tool, FunctionTool | TextTool):
@@ -151,7 +149,7 @@ _NOT_WRAPPED = Wrapped.NOT
 
 
 def _encode_schema(given: JsonObject | None) -> tuple[JsonObject, Wrapped]:
-    """The parameters with a root that this provider accepts; most have one already."""
+    """The parameters with a root that this provider accepts; most already have one."""
     if (
         given is not None
         and given.get("type") == "object"
@@ -166,7 +164,7 @@ def _encode_schema(given: JsonObject | None) -> tuple[JsonObject, Wrapped]:
 
 
 def _make_strict(declaration: JsonObject, schema: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
-    """Promise strict arguments where the schema lies in the subset (Z1) and the provider takes one more."""
+    """Enable strict arguments if the schema is in the subset (Z1) and the provider accepts one more strict tool."""
     if writing.strict_tools == STRICT_TOOLS_LIMIT:
         note = f"this provider takes {STRICT_TOOLS_LIMIT} strict tools, not more"
         writing.ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), note)

@@ -1,4 +1,4 @@
-"""Another protocol's conversation as Messages takes it: system blocks, then alternating messages. Adjacent messages of
+"""Encodes another protocol's conversation for Messages: system blocks, then alternating messages. Adjacent messages of
 one side are merged (T1), results come first (T2), late instructions stay in place (I1), and the first and last message
 are made valid (T5, T6, T7)."""
 
@@ -27,24 +27,21 @@ from dragoman.rules.translated_parts import HistoryEncoding, HistoryStart
 from dragoman.wire.json import decode_object, encode, read_json
 
 _INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
-# Members of enumerations by name cost a look-up each time.
+# Bound once, because looking up an enum member is slow.
 _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER
 
 
 class MessageList(Struct, eq=False):
-    """The messages while they are built, oldest first."""
-
     messages: list[JsonObject] = []
     system: JsonList = []
-    # The role of the last message that is no instruction.
     last_role: str = ""
     _role: str = ""
     _open: JsonList = []
-    # The elements before the first message, joined by commas, where they were written earlier.
+    # Previously encoded elements before the first message, joined by commas.
     _before: bytes = b""
 
     def continue_from(self, start: HistoryStart) -> None:
-        """Continue a history: its last message may be added to, as if it had just been written."""
+        """Continue a history. Its last message may be extended, as if it had just been encoded."""
         self._before = start.text
         self.system += _read_list(start.opening)
         last = decode_object(start.last)
@@ -58,16 +55,17 @@ class MessageList(Struct, eq=False):
             self._role, self._open = str(role), content
 
     def in_tool_loop_without_thinking(self) -> bool:
-        """Whether the last message answers calls, and no step since the user's last message has reasoning (V5)."""
+        """Whether the last message has results of calls, and no step since the user's last message has reasoning
+        (V5)."""
         found = in_tool_loop_without_thinking(self.messages, is_all=not self._before)
         if found is None:
-            # Few loops are so long that earlier messages are read again.
+            # Only very long loops read earlier messages again.
             before = [message for message in _read_list(b"[%b]" % self._before) if isinstance(message, dict)]
             found = in_tool_loop_without_thinking(before + self.messages)
         return found is True
 
     def content(self, role: str) -> JsonList:
-        """The open content of a side: that of the last message if it is hers, else of a new one."""
+        """The open content of a role: that of the last message if it has the role, else of a new one."""
         if role == self._role:
             return self._open
         self._role = self.last_role = role
@@ -77,12 +75,11 @@ class MessageList(Struct, eq=False):
         return content
 
     def instruct(self, blocks: JsonList) -> None:
-        """An instruction between the turns."""
         self.messages.append({"role": "system", "content": shortened(blocks)})
         self._role = ""
 
     def shorten(self, ledger: Ledger) -> None:
-        """Write content as it usually is, and something where nothing is left; nothing is added after this."""
+        """Encode content in its usual form, with a filler where nothing is left. No content is added after this."""
         for message in self.messages:
             content = message["content"]
             if type(content) is list:
@@ -136,7 +133,6 @@ def encode_conversation(
             leading_count += 1
             _encode_leading(turn, conversation, writing)
         else:
-            # Late instructions are rare.
             following = following or _following(turns)
             _encode_late(turn, following[position], conversation, writing)
     if history is not None:
@@ -155,7 +151,7 @@ def _read_list(text: bytes) -> JsonList:
 
 
 def _end_history(history: HistoryEncoding, conversation: MessageList, writing: RequestEncodeContext) -> None:
-    """Finish the pass over the turns; check whether later messages would change earlier ones."""
+    """Finish the pass over the turns, and check whether later messages would change earlier ones."""
     history.end_stage(writing.ledger)
     messages = conversation.messages
     begins = history.start is not None or (bool(messages) and messages[0]["role"] == "user")
@@ -163,14 +159,14 @@ def _end_history(history: HistoryEncoding, conversation: MessageList, writing: R
 
 
 def _may_lead(request: Request, writing: RequestEncodeContext) -> bool:
-    """Whether the response may begin with a prefill: the provider rejects that with an enforced form."""
+    """Whether the response may begin with a prefill: the provider rejects that together with an enforced schema."""
     abilities, output = writing.target.capabilities, request.output
     enforced = output is not None and output.kind is OutputKind.SCHEMA and abilities.output_schema
     return abilities.prefill and not enforced
 
 
 def _following(turns: list[Turn]) -> list[TurnKind | None]:
-    """For each turn the kind of the next one that is no instruction; None if there is none."""
+    """For each turn the kind of the next one that is no instruction, or None."""
     following: list[TurnKind | None] = []
     kind: TurnKind | None = None
     for turn in reversed(turns):
@@ -189,7 +185,7 @@ def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext, h
         messages = messages[first:]
     if not any(map(extras_of, messages)):
         return
-    # Messages without unusual members share one value: if it loses nothing once, it never does.
+    # Messages without unusual members share one value. If it loses nothing once, it never does.
     neutral: Extras | None = None
     for index, message in enumerate(messages, first):
         extras = message.extras
@@ -200,7 +196,6 @@ def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext, h
 
 
 def _restored(target: TargetModel, turn: Seal) -> tuple[Part, ...] | None:
-    """The parts of a sealed turn of this provider (V1)."""
     blocks = turn.body.get("blocks")
     if not opens(turn, NAME, target.model, target.capabilities) or not isinstance(blocks, list):
         return None
@@ -208,7 +203,7 @@ def _restored(target: TargetModel, turn: Seal) -> tuple[Part, ...] | None:
 
 
 def shortened(blocks: JsonList) -> JsonValue:
-    """Content as it is usually written: one plain text block is a string."""
+    """Content in its usual form: one plain text block becomes a string."""
     if len(blocks) == 1:
         only = blocks[0]
         if type(only) is dict and len(only) == 2 and only.get("type") == "text":
@@ -319,14 +314,15 @@ def _late_blocks(turn: Turn, writing: RequestEncodeContext) -> JsonList:
 
 
 def _is_legal(following: TurnKind | None, conversation: MessageList, writing: RequestEncodeContext) -> bool:
-    """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
+    """Whether instructions are valid here: after a user turn, and last or before an assistant turn. Several in a row
+    count as one."""
     if not writing.target.capabilities.late_system:
         return False
     return conversation.last_role == "user" and following in (None, TurnKind.ASSISTANT)
 
 
 def _repair_ends(request: Request, conversation: MessageList, writing: RequestEncodeContext, *, is_begun: bool) -> None:
-    """Make the first and the last message valid for the provider; if `is_begun`, there are messages before."""
+    """Make the first and the last message valid. `is_begun`: there are messages before these."""
     ledger = writing.ledger
     messages = conversation.messages
     if not messages:
@@ -345,7 +341,7 @@ def _repair_ends(request: Request, conversation: MessageList, writing: RequestEn
 
 
 def _trim(message: JsonObject, writing: RequestEncodeContext) -> None:
-    """Remove whitespace at the end of a prefill: the provider rejects it, and generates it itself."""
+    """Remove white space at the end of a prefill: the provider rejects it, and generates it itself."""
     content = message["content"]
     block: JsonObject = {}
     if type(content) is list and _type(content[-1]) == "text":
@@ -367,7 +363,7 @@ def _opens_compacted(message: JsonObject) -> bool:
 
 
 def _promote_instruction(conversation: MessageList, writing: RequestEncodeContext) -> None:
-    """Nothing but instructions: the last of them becomes the user's message (T5)."""
+    """If there are only instructions, the last of them becomes the user's message (T5)."""
     if not conversation.system:
         conversation.messages.append(_filler())
         writing.ledger.invented(Feature.FIRST_TURN, ("messages",), "there must be a message")
@@ -381,9 +377,9 @@ def _filler() -> JsonObject:
 
 
 def in_tool_loop_without_thinking(messages: list[JsonObject], *, is_all: bool = True) -> bool | None:
-    """Whether the last message answers calls, and no step since the user's last message has reasoning (V5). Claude does
-    not think before every step, and the service accepts that; with thinking off it refuses a loop that has some:
-    https://github.com/BerriAI/litellm/issues/18926."""
+    """Whether the last message has results of calls, and no step since the user's last message has reasoning (V5).
+    Claude does not think before every step, which the service accepts. With thinking off it rejects a loop that has
+    some: https://github.com/BerriAI/litellm/issues/18926."""
     position = len(messages) - 1
     while position > 0 and _has_results(messages[position]):
         step = messages[position - 1]["content"]
@@ -393,7 +389,6 @@ def in_tool_loop_without_thinking(messages: list[JsonObject], *, is_all: bool = 
             return False
         position -= 2
     if position <= 0 and not is_all:
-        # The messages before these decide.
         return None
     return position < len(messages) - 1
 

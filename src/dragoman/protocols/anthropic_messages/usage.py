@@ -1,4 +1,4 @@
-"""Token counts: this protocol separates uncached, cached and newly cached input, the model adds them up (§18)."""
+"""Token counts: Messages separates uncached, cached and newly cached input; the canonical model adds them up (§18)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dragoman.rules import counts
 from dragoman.rules.response_metadata import EnumValues
 from dragoman.wire.fields import Fields
 
-# Tiers of other protocols in this one's values (U7).
 _STANDARD = "standard"
 _TIERS = EnumValues(
     feature=Feature.SERVICE_TIER,
@@ -34,7 +33,7 @@ _TIERS = EnumValues(
 
 
 def decode_usage(usage: Fields) -> Usage:
-    """Decode token counts; members of this protocol alone are stored for the way back."""
+    """Decode token counts. Members that only this protocol has are stored for the way back."""
     rest = {**usage.value}
     take = rest.pop
     uncached, output = take("input_tokens", None), take("output_tokens", None)
@@ -71,7 +70,7 @@ def decode_usage(usage: Fields) -> Usage:
 
 
 def _totals(usage: Fields, rest: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
-    """The totals where one is missing or spelled in another way; null is of the rest."""
+    """The totals if one is missing or in an unusual form. Null stays in the rest."""
     members = usage.value
     totals = Fields({name: counts.spelled_member(members[name]) for name in members if name not in rest}, usage.path)
     if None in totals.value.values():
@@ -85,7 +84,7 @@ def _totals(usage: Fields, rest: JsonObject) -> tuple[int | None, int | None, in
 
 
 def _detail(usage: Fields, rest: JsonObject, key: str, name: str) -> int | None:
-    """A count among details; their other members stay in the rest."""
+    """A count among details. Other members of the details stay in the rest."""
     if rest[key] is None:
         return None
     details = Fields(rest, usage.path).object(key)
@@ -102,7 +101,6 @@ def _detail(usage: Fields, rest: JsonObject, key: str, name: str) -> int | None:
 
 
 def encode_native_usage(usage: Usage) -> JsonObject:
-    """Token counts of this protocol, unchanged."""
     encoded: JsonObject = {"input_tokens": usage.input - (usage.cache_read or 0) - (usage.cache_write or 0)}
     encoded |= present({"cache_creation_input_tokens": usage.cache_write, "cache_read_input_tokens": usage.cache_read})
     encoded["output_tokens"] = usage.output
@@ -118,7 +116,6 @@ def encode_native_usage(usage: Usage) -> JsonObject:
 
 
 def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
-    """Token counts of another protocol, with the tier they were served in."""
     encoded = encode_counts(usage, ledger)
     if usage is not None and usage.service_tier is not None:
         encoded["service_tier"] = _TIERS.map_value(usage.service_tier, ("usage", "service_tier"), ledger)
@@ -126,7 +123,7 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 
 def encode_streamed_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
-    """Token counts at the end of a stream, where this protocol has no tier; the standard one goes without saying."""
+    """Token counts at the end of a stream, where this protocol has no tier. The standard tier needs no report."""
     at = ("usage", "service_tier")
     if usage is not None and (_TIERS.map_value(usage.service_tier, at, ledger) or _STANDARD) != _STANDARD:
         ledger.dropped(Feature.SERVICE_TIER, at, "the end of a stream cannot tell the tier")
@@ -134,7 +131,7 @@ def encode_streamed_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 
 def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
-    """The counts alone; all members are there, so that a client may overwrite earlier ones (S5)."""
+    """The counts alone. All members are present, so that a client may overwrite earlier ones (S5)."""
     if usage is None:
         ledger.invented(Feature.USAGE, ("usage",), "the provider reported no usage; all counts are 0")
         usage = Usage()
@@ -158,7 +155,6 @@ def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
     return encoded
 
 
-# Details of other protocols that are mapped to other names.
 _MAPPED_MEMBERS = frozenset(
     {"cached_tokens", "cache_write_tokens", "cache_creation_tokens", "reasoning_tokens", "cache_write_tokens_details"}
 )
@@ -166,7 +162,7 @@ _DETAILS = ("prompt_tokens_details", "completion_tokens_details", "input_tokens_
 
 
 def _counts_more(extras: Extras) -> bool:
-    """Whether tokens were counted of kinds that this protocol has no member for (U9)."""
+    """Whether kinds of tokens were counted that this protocol lacks (U9)."""
     for key in _DETAILS:
         details = extras.fields.get(key)
         if isinstance(details, dict) and any(map(details.get, details.keys() - _MAPPED_MEMBERS)):
@@ -175,15 +171,16 @@ def _counts_more(extras: Extras) -> bool:
 
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Token counts of a stream: the later value of each member wins, nothing is added up (U8). Zeros do not replace
-    known values, unless the input is counted anew: after a compaction the prompt no longer has the cached history."""
+    """Merge token counts of a stream: the later value of each member wins, nothing is added up (U8). Zeros do not
+    replace known values, unless the input is counted anew: after a compaction the prompt no longer has the cached
+    history."""
     anew = counts.count_of(later.get("input_tokens"))
     if not earlier or (anew and anew != counts.count_of(earlier.get("input_tokens"))):
         update: JsonObject = {key: value for key, value in later.items() if value is not None}
     else:
         update = counts.updated_counts(earlier, later)
     merged = {**earlier, **update}
-    # All of them are read again with each event that has some.
+    # All members are read again with each such event, so their number is limited.
     if len(merged) > _MAX_MEMBERS:
         raise _too_many_members()
     for value in update.values():
@@ -200,7 +197,7 @@ _MAX_MEMBERS = 64
 
 
 def usage_of(response: JsonObject) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    """The token counts of a full response, without decoding the rest; None if they are unreadable."""
     usage = response.get("usage")
     try:
         return decode_usage(Fields(usage)) if isinstance(usage, dict) else None

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions and compatible servers: both directions of every feature."""
+"""OpenAI Chat Completions and compatible servers: requests, responses, streams and errors, decoded and encoded."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Signatures of calls: what a server adds to a call or a message and requires back with it (mapping.md §11, V12).
+"""Call signatures: members that a server adds to a call or message and requires back with it (mapping.md §11, V12).
 
-extra_content             Gemini: https://ai.google.dev/gemini-api/docs/thought-signatures
-provider_specific_fields  LiteLLM, on the call or on its function: https://docs.litellm.ai/blog/gemini_3
-thought_signature         proxies that put Gemini's signature on the call itself
-"""
+extra_content             Gemini: https://ai.google.dev/gemini-api/docs/thought-signatures provider_specific_fields
+LiteLLM, on the call or on its function: https://docs.litellm.ai/blog/gemini_3 thought_signature         proxies that
+put Gemini's signature on the call itself"""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _RULES = (ids.ANTHROPIC, ids.CHAT, ids.RESPONSES)
 
 
 def call_signature(call: JsonObject) -> JsonObject:
-    """The members of a call that prove it; those of its function under `function`."""
+    """The signature members of a call; those of its function under `function`."""
     members: JsonObject = {key: call[key] for key in CALL_SIGNATURE_MEMBERS if key in call and _is_filled(call[key])}
     inner = call.get("function")
     if isinstance(inner, dict) and not _NAMES.isdisjoint(inner):
@@ -32,7 +31,7 @@ def call_signature(call: JsonObject) -> JsonObject:
 
 
 def message_signature(message: JsonObject) -> JsonObject:
-    """The members of a message or a delta that prove its text: those with a signature in them."""
+    """The signature members of a message or a delta."""
     if _NAMES.isdisjoint(message):
         return {}
     return {key: _unmarked(message[key]) for key in CALL_SIGNATURE_MEMBERS[:2] if _signed(message.get(key))}
@@ -63,7 +62,7 @@ def _is_filled(value: JsonValue) -> bool:
 
 
 def _signed(value: JsonValue) -> bool:
-    """Whether there is a signature in an object, on its own level or on the next."""
+    """Whether an object contains a signature, on its own level or on the next."""
     if not isinstance(value, dict):
         return False
     inner = [one for one in value.values() if isinstance(one, dict)]
@@ -79,14 +78,13 @@ def without_signature(call: JsonObject, signature: JsonObject) -> JsonObject:
 
 
 def signature_part(call_id: str, signature: JsonObject, target: TargetModel) -> Thinking:
-    """The part that carries a signature through a client; an empty ID means the message itself."""
+    """The part that carries a signature through a client. An empty ID means the message itself."""
     body: JsonObject = {"call_id": call_id, **signature}
     seal = Seal(origin=NAME, kind="call", body=body, model=target.model, vendor=target.vendor)
     return Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)
 
 
 def is_call_signature(part: Part) -> bool:
-    """Whether a part is the signature of a call of this protocol."""
     return (
         isinstance(part, Thinking) and part.seal is not None and part.seal.kind == "call" and part.seal.origin == NAME
     )
@@ -98,7 +96,7 @@ def spellings(signed_id: str) -> set[str]:
 
 
 def attach_signature(seal: Seal, owner: JsonObject) -> None:
-    """Put a signature back on its call or message; an envelope is not signed, and nothing else of it is sent."""
+    """Attach a signature to its call or message. An envelope is not signed, so only known members are sent."""
     body = seal.body
     for key in CALL_SIGNATURE_MEMBERS:
         if _is_filled(body.get(key)):
@@ -109,5 +107,5 @@ def attach_signature(seal: Seal, owner: JsonObject) -> None:
 
 
 def stand_in(value: str, call: JsonObject) -> None:
-    """Write the value that a server documents for a call which it did not make itself."""
+    """Attach the documented placeholder to a call that the server did not make itself."""
     call[EXTRA_CONTENT] = {"google": {"thought_signature": value}}

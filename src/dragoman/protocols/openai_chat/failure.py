@@ -1,4 +1,5 @@
-"""Errors and rate limits, both ways (mapping.md §21, §22); the table of errors is that of `rules.failures`."""
+"""Errors and rate limits of Chat, decoded and encoded (mapping.md §21, §22). `rules.failures` has the table of
+errors."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from dragoman.wire.sse import frame
 
 
 def failure_in(body: JsonObject) -> Failure | None:
-    """The failure in a body or chunk of a successful response (O2); None without one."""
+    """The failure in a body or chunk of a successful response (O2), or None."""
     if body.get("error"):
         return openai_failure(body, None)
     choices = body.get("choices")
@@ -27,7 +28,8 @@ def failure_in(body: JsonObject) -> Failure | None:
 
 
 def _bare_failure(body: JsonObject) -> Failure:
-    """The failure of an error without envelope (older vLLM, FastAPI); without status or word a 502 (pitfall 185)."""
+    """The failure of an error without envelope (older vLLM, FastAPI). Without status and keyword it is a 502 (pitfall
+    185)."""
     failure = openai_failure(body, None)
     if failure.kind is not FailureKind.INTERNAL:
         return failure
@@ -35,12 +37,12 @@ def _bare_failure(body: JsonObject) -> Failure:
 
 
 def failure_of(choice: JsonObject) -> Failure | None:
-    """The failure in a choice: OpenRouter puts that of its provider there."""
+    """The failure in a choice, where OpenRouter puts its provider's error."""
     return openai_failure(choice, None) if choice.get("error") else None
 
 
 def error_frame(failure: Failure) -> bytes:
-    """An error in the middle of a stream: one frame, and no `[DONE]` after it."""
+    """An error inside a stream: one frame, without `[DONE]` after it."""
     return frame(encode(encode_openai_failure(failure)[1]))
 
 

@@ -1,4 +1,4 @@
-"""Stop reasons: finish reasons decoded and encoded (mapping.md §17, §20); their values are in `rules/stop_reasons`."""
+"""Finish reasons, decoded and encoded (mapping.md §17, §20). `rules/stop_reasons` has their values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from dragoman.rules.stop_reasons import reason_of, stated_reason
 # Members of a choice in which servers report the matched stop sequence.
 STOP_SEQUENCE_MEMBERS = ("stop_reason", "matched_stop")
 
-# Members of an enumeration are slow to find, and these are looked for in every answer.
+# Bound once: looking up an enum member is slow, and every response needs these.
 _REFUSAL, _TOOL_CALL, _PAUSE = StopReason.REFUSAL, StopReason.TOOL_CALL, StopReason.PAUSE
 # Stop reasons that win over the content.
 _CUT = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.FILTER)
-# Ends after which calls are to be run.
 _COMPLETE = (StopReason.TOOL_CALL, StopReason.END, StopReason.OTHER, StopReason.SEQUENCE)
 
 # Azure's report about the prompt, in the first chunk of a response or next to its choices
@@ -27,14 +26,13 @@ PROMPT_FILTER = "prompt_filter_results"
 
 
 def is_filtered(results: JsonValue) -> bool:
-    """Whether any result of a filter is positive."""
     if isinstance(results, dict):
         return results.get("filtered") is True or any(is_filtered(member) for member in results.values())
     return isinstance(results, list) and any(is_filtered(member) for member in results)
 
 
 def stop_sequence(choice: JsonObject) -> tuple[str, str] | None:
-    """The matched stop sequence, if the server reports it, and its member; token IDs are no strings."""
+    """The matched stop sequence and its member, if the server reports it. Token IDs are ignored."""
     for key in STOP_SEQUENCE_MEMBERS:
         value = choice.get(key)
         if isinstance(value, str) and value:
@@ -58,7 +56,7 @@ def stop_of(finish_reason: str | None, *, calls: bool, refusal: str | None, sequ
 
 
 def finish_reason_of(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
-    """The finish reason of a response; a refusal in text ends normally, one by a classifier is `content_filter`
+    """The finish reason of a response. A refusal in text ends normally, one by a classifier is `content_filter`
     (§20)."""
     reason = stop.reason
     if reason is _REFUSAL and refusal:
@@ -68,7 +66,6 @@ def finish_reason_of(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) ->
     return "stop" if reason is _TOOL_CALL else FINISH_REASONS[reason]
 
 
-# Stop reasons without a finish reason, and their mapping.
 _BENT = {
     StopReason.CONTEXT_FULL: "a full context window is told as an answer cut at its length",
     StopReason.COMPACTED: "an answer that ends in a compaction is told as complete",
@@ -77,7 +74,6 @@ _BENT = {
 
 
 def report_stop(stop: Stop, ledger: Ledger) -> None:
-    """Report what the finish reason cannot express."""
     if stop.reason is _PAUSE:
         ledger.approximated(Feature.PAUSE, ("stop",), "a pause is told as an answer cut at its length")
     elif stop.reason in _BENT:

@@ -1,5 +1,5 @@
-"""Messages of a client, decoded: one wire message is one `Message`; and native assistant turns, encoded. Legacy calls
-(`function_call`, role `function`) have no ids; they get one made of name and position (T4)."""
+"""Decodes a client's messages, one `Message` for each, and encodes native assistant turns. Legacy calls
+(`function_call`, role `function`) have no IDs, so one is derived from name and position (T4)."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
 
 
 class _UsualMessages(Struct, gc=False):
-    """A request whose messages all have their usual shapes."""
+    """A request whose messages all have a usual shape."""
 
     messages: list[UsualMessage]
 
 
 class MessageDecoder:
-    """Decodes the messages of one request, in order, because results without ids belong to calls before them. Clients
-    may replay a custom tool's call in its stream form, a function with one `input` (mapping.md §7); the declared tools
+    """Decodes the messages of one request, in order, because results without IDs belong to earlier calls. Clients may
+    send back a custom tool's call in its stream form, a function with one `input` (mapping.md §7). The declared tools
     identify such calls."""
 
     def __init__(self, tools: tuple[ToolSpec, ...] = ()) -> None:
@@ -64,8 +64,7 @@ class MessageDecoder:
             self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
 
     def decode_all(self, owner: Fields, before: tuple[Message, ...] = ()) -> tuple[Message, ...]:
-        """The messages of a request; those of the usual shapes are read without asking member by member. Those `before`
-        were decoded earlier."""
+        """The messages of a request. Usual shapes are decoded in one step. `before` were decoded earlier."""
         values = owner.optional_list("messages") or ()
         try:
             shapes: list[UsualMessage] | None = convert(owner.value, _UsualMessages).messages
@@ -82,7 +81,7 @@ class MessageDecoder:
         return tuple(messages)
 
     def usual(self, value: JsonObject) -> Message | None:
-        """A message of the usual shape, exactly as `decode` reads it; None if it has any other."""
+        """A message of the usual shape, decoded like in `decode`; None for any other shape."""
         try:
             return self._usual(convert(value, UsualMessage))
         except ValidationError:
@@ -120,7 +119,6 @@ class MessageDecoder:
         parts, turn = decode_echo(message)
         content = thinking_in_content(decode_content_with_blocks(message, "tool_use"))
         call_ids = {call.optional_text("id") for call in message.each("tool_calls")}
-        # A call in both forms is one call.
         parts += [part for part in content if not isinstance(part, ToolCall) or part.call_id not in call_ids]
         refusal = message.optional_text("refusal")
         if refusal:
@@ -133,7 +131,7 @@ class MessageDecoder:
                 self._custom.add(part.call_id)
             parts.append(part)
         legacy = message.optional_fields("function_call")
-        # Some servers put an empty one into every answer, and their clients send it back.
+        # Some servers put an empty one into every response, and their clients send it back.
         if legacy is not None and any(legacy.value.values()):
             part = decode_legacy_call(legacy, position)
             self._legacy.setdefault(part.name, deque()).append(part.call_id)
@@ -159,13 +157,13 @@ class MessageDecoder:
         result = ToolResult(call_id=waiting.popleft() if waiting else "", parts=decode_content(message))
         extras = unmodelled(message)
         if not result.call_id:
-            # Only the name identifies it; the role is stored with it.
+            # Only the name identifies it. The role is stored with it.
             extras = Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), "role": "function"})
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
 
 def usual_call(call: JsonObject) -> ToolCall | None:
-    """A function call of the usual shape, exactly as `decode_call` reads it; None if it has any other."""
+    """A function call of the usual shape, decoded like in `decode_call`; None for any other shape."""
     try:
         usual = convert(call, UsualCall)
     except ValidationError:
@@ -177,7 +175,7 @@ def _as_text_call(call: ToolCall) -> ToolCall:
     """A custom tool's call in function form, with a mark of that form."""
     text = InputUnwrapper().unwrap(call.arguments)
     fields = call.extras.fields if call.extras is not None else {}
-    # Null loses nothing in other protocols; arguments in another spelling than this library's are stored literally.
+    # Null loses nothing in other protocols. Arguments in another spelling than this library's are stored literally.
     spelled: JsonObject = {"arguments": call.arguments} if wrap_input(text) != call.arguments else {}
     inner = fields.get("function")
     if isinstance(inner, dict):
@@ -187,7 +185,7 @@ def _as_text_call(call: ToolCall) -> ToolCall:
 
 
 def decode_call(call: Fields, *, lenient: bool = False) -> ToolCall:
-    """One entry of `tool_calls`; providers, not clients, may give arguments as an object and leave things open."""
+    """One entry of `tool_calls`. Providers, but not clients, may send arguments as an object and leave out members."""
     kind = call.optional_text("type") if lenient else _kind(call)
     kind = kind or ("custom" if "custom" in call.value else "function")
     if lenient:
@@ -216,7 +214,7 @@ def _kind(call: Fields) -> str | None:
 
 
 def _form_of(call: Fields, kind: str) -> str:
-    """The form of a provider's call: some servers write both members and fill one."""
+    """The form of a provider's call: some servers send both members and fill one."""
     for form, other in (("function", "custom"), ("custom", "function")):
         inner, empty = call.value.get(form), call.value.get(other)
         if isinstance(inner, dict) and inner.get("name") and not (isinstance(empty, dict) and empty.get("name")):
@@ -233,21 +231,20 @@ def _call_rest(call: Fields, inner: Fields, key: str) -> tuple[JsonObject, JsonO
 
 
 def decode_arguments(owner: Fields, *, lenient: bool = False) -> str:
-    """The arguments of a call as they are written."""
     if lenient and isinstance(owner.value.get("arguments"), dict):
         return encode_text(owner.object("arguments"))
     return owner.optional_text("arguments") or ""
 
 
 def arguments_text(value: JsonValue) -> str:
-    """A fragment of arguments as text; a server that gives the object itself is understood (S15)."""
+    """A fragment of arguments as text. Some servers send an object (S15)."""
     if value is None:
         return ""
     return value if isinstance(value, str) else encode_text(value)
 
 
 def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) -> ToolCall:
-    """A `function_call`, under the id that its name and position give it."""
+    """A `function_call`, with the ID derived from its name and position."""
     if not lenient:
         call.demand("arguments")
     name = call.text("name") if lenient else call.name("name")
@@ -260,7 +257,6 @@ def decode_legacy_call(call: Fields, position: int, *, lenient: bool = False) ->
 
 
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """The parts of an assistant turn as the one message they make."""
     message: JsonObject = {"role": "assistant", "content": None}
     content: list[Part] = []
     calls: JsonList = []
@@ -301,10 +297,9 @@ def write_call(call_id: str, name: str, arguments: str, form: InputForm) -> Json
 
 
 def decode_content_with_blocks(message: Fields, *kinds: str) -> tuple[Part, ...]:
-    """Content that may hold blocks of the Messages protocol of these kinds; others are an error. Cursor sends them to
-    Claude's models at a Chat address
-    (https://forum.cursor.com/t/wrong-tools-handling-on-openai-compatible-endpoint/145588,
-    https://github.com/router-for-me/CLIProxyAPI/issues/3805). A relay leaves the bytes to the server."""
+    """Content that may contain Messages blocks of these types; others are an error. Cursor sends them to Claude's
+    models at a Chat endpoint (https://forum.cursor.com/t/wrong-tools-handling-on-openai-compatible-endpoint/145588,
+    https://github.com/router-for-me/CLIProxyAPI/issues/3805). A relay leaves the bytes unchanged."""
     value = message.value.get("content")
     if not isinstance(value, list) or not any(isinstance(item, dict) and _is_block(item) for item in value):
         return decode_content(message)

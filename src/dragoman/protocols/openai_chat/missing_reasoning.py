@@ -1,7 +1,7 @@
-"""A request whose turns lack reasoning that its provider demands (V5), after the provider refused it (V11). Servers
-that reason by default require `reasoning_content` with every call, and many clients drop it. Most accept an empty
-string (https://github.com/openclaw/openclaw/pull/74846, https://github.com/NousResearch/hermes-agent/pull/14941); else
-thinking is switched off, which ends the demand (https://api-docs.deepseek.com/guides/thinking_mode)."""
+"""Missing reasoning: adapts a request that its provider rejected because turns lack reasoning (V5, V11). Servers that
+reason by default require `reasoning_content` with every call, and many clients drop it. Most accept an empty string
+(https://github.com/openclaw/openclaw/pull/74846, https://github.com/NousResearch/hermes-agent/pull/14941). Otherwise
+thinking is disabled, which ends the requirement (https://api-docs.deepseek.com/guides/thinking_mode)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OFF = b'{"type":"disabled"}'
 def repair_reasoning(
     body: bytes, _capabilities: Capabilities, ledger: Ledger, *, demanded: bool = False, intact: bool = False
 ) -> bytes:
-    """The body with an empty reasoning where none is, else without thinking; the same bytes if nothing is demanded."""
+    """Add empty reasoning where it is missing, else disable thinking; the same bytes unless `demanded`."""
     if not demanded:
         return body
 

@@ -1,4 +1,4 @@
-"""Content parts, both ways side by side: text, images, files, sound and refusals."""
+"""Content parts of Chat, decoded and encoded: text, images, files, sound and refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
 def unmodelled(owner: Fields) -> Extras | None:
-    """Unread members. Null means absent in this protocol."""
     rest = owner.rest(NAME)
     if rest is None or None not in rest.fields.values():
         return rest
@@ -47,7 +46,7 @@ def unmodelled(owner: Fields) -> Extras | None:
 
 
 def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
-    """A message's content: a string is one text; absent and null are nothing."""
+    """A message's content. A string is one text; absent and null are empty."""
     value = owner.raw(key)
     if value is None:
         return ()
@@ -65,7 +64,7 @@ def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
 
 
 def decode_part(part: Fields) -> Part:
-    """One content part; unknown types are stored as they are."""
+    """One content part. Unknown types are stored unchanged."""
     kind = part.kind() or next((kind for kind in _DECODERS if kind in part.value), "unknown")
     decode = _DECODERS.get(kind)
     if decode is None:
@@ -94,7 +93,6 @@ _BREAKPOINT_TAGS = {"mode": "explicit", "type": "ephemeral"}
 
 
 def encode_cache(cache: CacheBreakpoint | None, part: JsonObject) -> None:
-    """Write a breakpoint in its original member, for the way back."""
     if cache is None:
         return
     key, tag = ("prompt_cache_breakpoint", "mode") if cache.origin == NAME else ("cache_control", "type")
@@ -106,7 +104,7 @@ def _decode_text(part: Fields) -> Text:
 
 
 def _decode_refusal(part: Fields) -> Refusal:
-    # A refusal inside the content is marked for the way back; null loses nothing in other protocols.
+    # A refusal inside the content is marked for the way back. Null loses nothing in other protocols.
     return Refusal(text=part.text("refusal"), extras=unmodelled(part) or _IN_CONTENT)
 
 
@@ -115,7 +113,7 @@ _IN_CONTENT = Extras(origin=NAME, fields={"refusal": None})
 
 def _decode_image(part: Fields) -> Image:
     if isinstance(part.value.get("image_url"), str):
-        # Mistral's clients write the address alone.
+        # Mistral's clients send a bare URL.
         source = _source(part, "image_url", part.name("image_url"))
         return Image(source=source, cache=decode_cache(part), extras=unmodelled(part))
     image = part.fields("image_url")
@@ -147,7 +145,7 @@ def _decode_file(part: Fields) -> Document:
     if data is not None:
         source = _source(file, "file_data", data)
         if isinstance(source, Url):
-            # Bare base64: the name states its type.
+            # Bare base64. The file name shows its type.
             guessed = PDF if (title or "").lower().endswith(".pdf") else "application/octet-stream"
             source = Inline(media_type=guessed, data=data)
     else:
@@ -158,7 +156,7 @@ def _decode_file(part: Fields) -> Document:
 
 
 def _decode_document(part: Fields) -> Document | Foreign:
-    """A document by its address, which Mistral's clients send: https://docs.mistral.ai/capabilities/document_ai."""
+    """A document by its URL, which Mistral's clients send: https://docs.mistral.ai/capabilities/document_ai."""
     address = part.value.get("document_url")
     if isinstance(address, dict):
         address = address.get("url")
@@ -170,7 +168,7 @@ def _decode_document(part: Fields) -> Document | Foreign:
 
 
 def _nested(part: Fields, key: str, rest: Extras | None) -> Extras | None:
-    """The unknown members of a part together with those of the object inside it."""
+    """The unknown members of a part and of the object inside it."""
     outer = unmodelled(part)
     if rest is None:
         return outer
@@ -189,7 +187,7 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
 
 
 def merge_extras(written: JsonObject, extras: Extras | None) -> JsonObject:
-    """Put this protocol's unmodelled members back, into nested objects too; null is no member but a mark of ours."""
+    """Restore this protocol's unknown members, in nested objects too. Null marks an internal member."""
     if extras is not None and extras.origin == NAME:
         for key, value in extras.fields.items():
             if value is None:
@@ -226,7 +224,7 @@ def encode_native_part(part: Part) -> JsonObject:
 
 
 def encode_native_content(parts: list[Part]) -> JsonValue:
-    """A message's content in its original form; one plain text is a string."""
+    """A message's content in its original form. One plain text becomes a string."""
     if not parts:
         return ""
     first = parts[0]
@@ -263,12 +261,11 @@ def _native_file(part: Document) -> JsonObject:
 
 
 def is_plain(part: Text) -> bool:
-    """Whether a text is nothing but its text."""
     return part.extras is None and part.cache is None and not part.citations and part.logprobs is None
 
 
 class PartEncoder:
-    """Encodes another protocol's content for a provider of this one, and reports losses (mapping.md §6)."""
+    """Encodes another protocol's content for a Chat provider, and reports losses (mapping.md §6)."""
 
     def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target
@@ -276,7 +273,6 @@ class PartEncoder:
         self.breakpoints = target.capabilities.breakpoints
 
     def parts(self, part: Part, at: Place) -> list[JsonObject]:
-        """The content parts that one part of a user's message makes."""
         match part:
             case Text():
                 return [self.text(part, at)] if part.text else []
@@ -298,7 +294,7 @@ class PartEncoder:
                 )
 
     def text(self, part: Text, at: Place, text: str | None = None) -> JsonObject:
-        """A text part, or the rest of its text; additions that cannot be sent are reported."""
+        """A text part, or the rest of its text. Additions that cannot be sent are reported."""
         written: JsonObject = {"type": "text", "text": part.text if text is None else text}
         if is_plain(part):
             return written
@@ -313,7 +309,7 @@ class PartEncoder:
         return self.add_breakpoint(written, cache, (*at, "cache"))
 
     def add_breakpoint(self, written: JsonObject, cache: CacheBreakpoint | None, at: Place) -> JsonObject:
-        """Set a breakpoint where the model takes one (mapping.md §15)."""
+        """Set a breakpoint if the model accepts one (mapping.md §15)."""
         if cache is None:
             return written
         if not self.breakpoints:
@@ -384,13 +380,13 @@ _TTLS: dict[str, str | None] = {"5m": None, "1h": "30m", "12h": "30m"}
 
 
 def file_name(title: str | None, media_type: str) -> str:
-    """The name under which a file is sent; a PDF is called one."""
+    """The name of a file to send. A PDF gets its extension."""
     name = title or "document"
     return f"{name}.pdf" if media_type == PDF and not name.lower().endswith(".pdf") else name
 
 
 def decode_annotation(annotation: Fields) -> Citation:
-    """A citation of a response; other annotations are stored for the way back."""
+    """A citation of a response. Other annotations are stored for the way back."""
     if annotation.optional_text("type") != "url_citation":
         return Citation(origin=NAME, native=annotation.value)
     page = annotation.fields("url_citation")
@@ -405,7 +401,7 @@ def decode_annotation(annotation: Fields) -> Citation:
 
 
 def encode_annotation(citation: Citation, start: int, length: int) -> JsonObject | None:
-    """A citation of a text that begins at `start` of the answer; None if it names no web page (mapping.md §19)."""
+    """A citation of a text that begins at `start` of the response; None if it names no web page (mapping.md §19)."""
     if citation.url is None:
         return None
     span = citation.span or (0, length)
@@ -421,7 +417,6 @@ def encode_annotation(citation: Citation, start: int, length: int) -> JsonObject
 
 
 def joined(lists: Iterable[JsonList | None]) -> JsonList | None:
-    """Several lists as one; None if there is nothing in them."""
     merged: JsonList = []
     for one in lists:
         merged.extend(one or ())

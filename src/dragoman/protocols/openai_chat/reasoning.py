@@ -1,13 +1,12 @@
-"""Reasoning on this wire, in all its spellings, read and written (mapping.md §11, V7).
+"""Reasoning in all forms of Chat servers, decoded and encoded (mapping.md §11, V7).
 
-    reasoning_content, reasoning, thinking   text                    DeepSeek and most; OpenRouter, Groq; Ollama
-    reasoning_text, reasoning_opaque         text, and its proof     Copilot
-    reasoning_details                        entries with formats    OpenRouter, MiniMax
-    thinking_blocks, reasoning_items         signed blocks, items    LiteLLM
-    content parts of type `thinking`         text in its place       Mistral
+reasoning_content, reasoning, thinking   text                     DeepSeek and most; OpenRouter, Groq; Ollama
+reasoning_text, reasoning_opaque         text and its signature   Copilot
+reasoning_details                        entries with formats     OpenRouter, MiniMax
+thinking_blocks, reasoning_items         signed blocks, items     LiteLLM
+content parts of type `thinking`         text in its position     Mistral
 
-A provider's reasoning is sealed with its form, because it must return in the same form.
-"""
+A provider's reasoning is stored with its form, because it must return in the same form."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ class Structured(Struct, frozen=True, kw_only=True):
     parts: list[JsonObject] = []
 
     def text(self) -> str:
-        """Its readable text; details and blocks are two forms of the same."""
+        """Its readable text. Details and blocks are two forms of the same text."""
         if self.details:
             return "".join(detail_text(entry) for entry in self.details)
         if self.items and not self.blocks:
@@ -85,7 +84,7 @@ NOTHING = Structured()
 
 
 def read_stated(message: Fields) -> StatedReasoning | None:
-    """The plain text of a message's reasoning; equal text in two members counts once."""
+    """The plain text of a message's reasoning. Equal text in two members counts once."""
     stated: StatedReasoning | None = None
     for field in REASONING_FIELDS:
         if field not in message.value:
@@ -107,13 +106,12 @@ def read_stated(message: Fields) -> StatedReasoning | None:
 
 
 def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
-    """The text of a member; a member that others use for other things is let alone if it is no text."""
+    """The text of a member. A member with other uses is ignored if it is no text."""
     text = text_of(value)
     return text if text is not None or field == OTHERS_TOO else message.optional_text(field)
 
 
 def read_structured(message: Fields) -> Structured:
-    """Structured reasoning and signatures of a message."""
     value = message.value
     if _STRUCTURED.isdisjoint(value):
         return NOTHING
@@ -139,7 +137,7 @@ _STRUCTURED = frozenset({DETAILS, BLOCKS, ITEMS, OPAQUE, BESIDE})
 def text_seal(
     stated: StatedReasoning | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None
 ) -> Seal:
-    """The seal under which this protocol's own reasoning returns to its issuer."""
+    """The seal with which this protocol's own reasoning returns to its issuer."""
     body: JsonObject = {"field": stated.field if stated is not None else _field(beside), "text": text}
     if stated is not None and stated.also is not None:
         body["also"] = stated.also
@@ -187,13 +185,12 @@ def decode_reasoning(message: Fields, target: TargetModel) -> Thinking | None:
 def sealed_text(
     stated: StatedReasoning | None, text: str, beside: Structured, target: TargetModel | None = None
 ) -> Thinking:
-    """Reasoning under a seal of this protocol."""
     kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
     return Thinking(text=text, kind=kind, seal=text_seal(stated, text, beside, target))
 
 
 def encode_details(part: Thinking) -> list[JsonObject]:
-    """The entries that carry a part's seal through a client, without their index."""
+    """The entries that carry a part's signature through a client, without their index."""
     seal = part.seal
     if seal is None:
         return []
@@ -233,7 +230,6 @@ def _responses_entries(seal: Seal) -> list[JsonObject]:
     shared["format"] = FORMAT_RESPONSES
     entries: list[JsonObject] = [{"type": DETAIL_SUMMARY, "summary": text, **shared} for text in texts]
     data = body.get("encrypted_content")
-    # An item with more than summary and signature is carried whole.
     whole = any(value for key, value in body.items() if key not in ("id", "type", "summary", "encrypted_content"))
     if whole or not isinstance(data, str):
         data = to_envelope(seal)
@@ -247,12 +243,12 @@ def turn_entry(seal: Seal) -> JsonObject:
 
 
 def indexed(entries: Iterable[JsonObject], start: int = 0) -> list[JsonObject]:
-    """Number entries; the official accumulator merges list entries by this member."""
+    """Number entries: the official accumulator merges list entries by this member."""
     return [{"index": index, **entry} | {"index": index} for index, entry in enumerate(entries, start)]
 
 
 def write_native(thinking: list[Thinking], message: JsonObject) -> None:
-    """Write an answer's reasoning as it was: each spelling in its member, details with their issuers' formats."""
+    """Write a response's reasoning in its original members, details with their issuers' formats."""
     entries: JsonList = []
     own: list[Thinking] = []
     foreign: list[str] = []
@@ -273,7 +269,7 @@ def write_native(thinking: list[Thinking], message: JsonObject) -> None:
 
 
 def write_echo(thinking: list[Thinking], message: JsonObject, *, native: bool = False) -> None:
-    """Write reasoning back to the provider that emitted it, in the members it used; content is written elsewhere."""
+    """Write reasoning back to the provider that emitted it, in the members it used. Content is written elsewhere."""
     texts: dict[str, list[str]] = {}
     entries: JsonList = []
     blocks: JsonList = []
@@ -308,7 +304,6 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, native: bool = 
 
 
 def content_parts(part: Thinking) -> list[JsonObject]:
-    """The content parts in which reasoning stood in its place; none if it stood elsewhere."""
     seal = part.seal
     if seal is None or seal.origin != NAME or seal.kind != "text":
         return []

@@ -1,4 +1,4 @@
-"""Structured reasoning, put together as it comes: `reasoning_details`, and `thinking_blocks` of LiteLLM (V7)."""
+"""Structured reasoning, assembled from fragments: `reasoning_details`, and `thinking_blocks` of LiteLLM (V7)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dragoman.wire.json import encode_text
 
 
 class ReasoningDetails:
-    """Merges entries of `reasoning_details`: by index and type, and a bare signature into the entry before it."""
+    """Merges entries of `reasoning_details` by index and type, and a bare signature into the entry before it."""
 
     __slots__ = ("_by_index", "_entries", "_texts")
 
     def __init__(self) -> None:
         self._entries: list[JsonObject] = []
         self._by_index: dict[str, int] = {}
-        # The text of an entry, by number and member, in fragments.
         self._texts: dict[tuple[int, str], list[str]] = {}
 
     def add(self, entry: JsonObject) -> None:
@@ -33,14 +32,13 @@ class ReasoningDetails:
                 self._texts.pop((number, key), None)
 
     def merged(self) -> list[JsonObject]:
-        """The entries so far, each once."""
         for (number, key), pieces in self._texts.items():
             self._entries[number][key] = "".join(pieces)
         self._texts.clear()
         return self._entries
 
     def _completed(self, entry: JsonObject) -> int | None:
-        """The number of the entry that this one completes; None if it is one of its own."""
+        """The number of the entry that this one continues; None for a new entry."""
         index = entry.get("index")
         if index is None:
             bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
@@ -53,28 +51,26 @@ _JOINED = ("text", "summary")
 
 
 def detail_text(entry: JsonObject) -> str:
-    """The readable text of an entry."""
     text = entry.get("text") or entry.get("summary")
     return text if isinstance(text, str) else ""
 
 
 def repeats(text: str, joined: str) -> bool:
-    """Whether two texts are the same but for white space; servers join the pieces of one text in different ways."""
+    """Whether two texts are equal apart from white space: servers join fragments in different ways."""
     return text == joined or "".join(text.split()) == "".join(joined.split())
 
 
 class Blocks:
-    """Unindexed `thinking_blocks` (https://docs.litellm.ai/docs/reasoning_content): open until signed."""
+    """Unindexed `thinking_blocks` (https://docs.litellm.ai/docs/reasoning_content): a block is open until it is
+    signed."""
 
     __slots__ = ("_blocks", "_pieces")
 
     def __init__(self) -> None:
         self._blocks: list[JsonObject] = []
-        # The text of the last block, in fragments.
         self._pieces: list[str] = []
 
     def add(self, block: JsonObject) -> None:
-        """Take the next block, or more of the last one."""
         last = self._blocks[-1] if self._blocks else None
         more = block.get("thinking")
         is_closed = last is None or last.get("signature") or last.get("data")
@@ -89,7 +85,6 @@ class Blocks:
         last.update({key: value for key, value in block.items() if value and key != "thinking"})
 
     def merged(self) -> list[JsonObject]:
-        """The blocks so far, each once."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
             self._blocks[-1]["thinking"] = self._pieces[0]
@@ -97,7 +92,7 @@ class Blocks:
 
 
 def block_text(block: JsonObject) -> str:
-    """The readable text of a block: a string, or parts of it (Mistral:
+    """The readable text of a block: a string, or a list of parts (Mistral:
     https://docs.mistral.ai/capabilities/reasoning/)."""
     thinking = block.get("thinking")
     if not isinstance(thinking, list):
@@ -106,7 +101,7 @@ def block_text(block: JsonObject) -> str:
 
 
 def text_of(value: JsonValue) -> str | None:
-    """The text of a member that is a string or a list of text parts; None if it is neither."""
+    """The text of a member that is a string or a list of text parts, else None."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -121,7 +116,7 @@ def text_of(value: JsonValue) -> str | None:
 
 
 def nested_blocks(owner: JsonObject) -> JsonValue:
-    """The blocks of a message or delta: LiteLLM sends them in a member of their own, in another, or in both."""
+    """The blocks of a message or delta: LiteLLM sends them in one of two members, or in both."""
     blocks, beside = owner.get(BLOCKS), owner.get(BESIDE)
     return blocks if blocks or not isinstance(beside, dict) else beside.get(BLOCKS)
 

@@ -1,4 +1,5 @@
-"""Reasoning that a client sends back: each piece under the seal of its issuer (mapping.md §11, V1 and V2)."""
+"""Decodes reasoning that a client sends back: each piece with the signature of its issuer (mapping.md §11, V1 and
+V2)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _ITEM = frozenset({"id", "type", "summary", "content", "encrypted_content"})
 
 
 def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
-    """The reasoning of a client's message outside its content, and a sealed turn (V1)."""
+    """The reasoning of a client's message outside its content, and a signed turn (V1)."""
     stated = read_stated(message)
     beside = read_structured(message)
     if beside == NOTHING:
@@ -64,7 +65,6 @@ def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
 
 
 def thinking_in_content(parts: tuple[Part, ...]) -> list[Part]:
-    """An assistant's content with the thinking in it as such, in its place."""
     return [_from_content(part) if isinstance(part, Foreign) else part for part in parts]
 
 
@@ -79,7 +79,7 @@ def _from_content(part: Foreign) -> Part:
 
 
 def _signed_block(block: JsonObject) -> Thinking | None:
-    """A block of Messages that its issuer signed, as clients keep it in this protocol; None if it proves nothing."""
+    """A signed Messages block, in the form that clients store it in this protocol; None if it has no signature."""
     kind, text = block.get("type"), block.get("thinking")
     if kind not in THINKING_PARTS:
         return None
@@ -89,7 +89,7 @@ def _signed_block(block: JsonObject) -> Thinking | None:
     shown = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     seal = from_envelope(token)
     if seal is None:
-        # It comes from a client: only known members of such a block are sent.
+        # It comes from a client, so only known members of such a block are sent.
         body: JsonObject = {key: value for key, value in block.items() if key in _BLOCK}
         seal = Seal(origin=ANTHROPIC, kind="redacted" if kind == "redacted_thinking" else "thinking", body=body)
     return Thinking(text=text or "", kind=shown, seal=seal, extras=_unknown(_BLOCK, block))
@@ -100,7 +100,7 @@ def _is_sealed(item: JsonObject) -> bool:
 
 
 def _item(item: JsonObject) -> Thinking:
-    """A reasoning item of Responses, as clients keep it in this protocol."""
+    """A reasoning item of Responses, in the form that clients store it in this protocol."""
     token = item["encrypted_content"]
     seal = from_envelope(token) if isinstance(token, str) else None
     text = text_of(item.get("summary")) or ""
@@ -112,14 +112,12 @@ def _item(item: JsonObject) -> Thinking:
 
 
 def _unknown(modelled: frozenset[str], *entries: JsonObject) -> Extras | None:
-    """Members that neither the model nor the seal holds: the ledger names them where they are not sent."""
+    """Members that neither the model nor the seal holds. The ledger names them where they are not sent."""
     fields = {key: value for entry in entries for key, value in entry.items() if key not in modelled}
     return Extras(origin=NAME, fields=fields) if fields else None
 
 
 class _Echo:
-    """Sorts details entries by issuer."""
-
     def __init__(self) -> None:
         self.turn: Seal | None = None
         self.loose: list[JsonObject] = []
@@ -186,7 +184,7 @@ def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
 
 
 def _responses_thinking(entries: list[JsonObject]) -> Thinking:
-    """One reasoning item of Responses out of the entries that share its id."""
+    """One reasoning item of Responses from the entries that share its ID."""
     summaries = [detail_text(entry) for entry in entries if entry.get("type") != DETAIL_ENCRYPTED]
     data = next((entry["data"] for entry in entries if isinstance(entry.get("data"), str)), None)
     text = "\n\n".join(summaries)

@@ -1,4 +1,4 @@
-"""Reasoning and signatures on their way back to their provider (mapping.md §11: V2, V7, V12)."""
+"""Encodes reasoning and signatures that return to their provider (mapping.md §11: V2, V7, V12)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNWELCOME = {
 
 
 class Echo:
-    """The reasoning of one assistant message; `in_turn` means that its turn has a call."""
+    """The reasoning of one assistant message. `in_turn` means that its turn has a call."""
 
     __slots__ = ("_in_turn", "_ledger", "_signatures", "_target", "_thinking")
 
@@ -41,7 +41,7 @@ class Echo:
         self._signatures: list[tuple[Seal, Place, int]] = []
 
     def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
-        """Add one part, after this number of calls; returns the content part for it."""
+        """Add one part, after this number of calls. Returns its content parts."""
         seal, target = part.seal, self._target
         if seal is None or not opens(seal, NAME, target.model, target.capabilities, target.vendor):
             self._ledger.dropped(
@@ -70,12 +70,12 @@ class Echo:
                 self._ledger.invented(Feature.THINKING, at, "this provider demands reasoning; a blank stands for it")
 
     def discard(self, at: Place) -> None:
-        """Nothing else is in the message, and no server takes reasoning alone."""
+        """Drop reasoning without other content: no server accepts reasoning alone."""
         if self._thinking or self._signatures:
             self._ledger.dropped(Feature.THINKING, at, "a message of reasoning alone is not sent")
 
     def sign(self, message: JsonObject, calls: list[tuple[ToolCall, Place]], written: list[JsonObject]) -> None:
-        """Attach each signature to its call or to the message; the first call of a step always gets one (V12)."""
+        """Attach each signature to its call or to the message. The first call of a step always gets one (V12)."""
         value = self._target.capabilities.call_proof
         if not self._signatures and not value:
             return
@@ -88,7 +88,7 @@ class Echo:
                 continue
             position = min((positions[one] for one in spellings(str(call_id)) if one in positions), default=None)
             if position is None and before < len(calls) and before not in signed:
-                # Its call got another ID on the way; a signature directly precedes its call.
+                # The call's ID changed on the way. A signature directly precedes its call.
                 position = before
             if position is None:
                 self._ledger.dropped(Feature.THINKING_SIGNATURE, at, "the call that it proves is gone")
@@ -103,7 +103,8 @@ class Echo:
 
 
 def turns_with_calls(turns: list[Turn]) -> set[int]:
-    """Assistant turns between two user messages, if a call is among them (V7); results and reminders do not divide."""
+    """Assistant turns between two user messages, if there is a call among them (V7). Results and reminders do not
+    divide."""
     numbers: set[int] = set()
     since: list[int] = []
     called = after_results = False
@@ -119,5 +120,5 @@ def turns_with_calls(turns: list[Turn]) -> set[int]:
     return numbers
 
 
-# Enum members are slow to look up, and these are needed for every turn.
+# Bound once: looking up an enum member is slow, and every turn needs these.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS

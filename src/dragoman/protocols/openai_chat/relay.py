@@ -1,15 +1,14 @@
-"""A request on its way from a Chat client to a Chat provider, and its stream: the repairs of the relay (§1, rule 1).
+"""Relay repairs of a request from a Chat client to a Chat provider, and of its stream (§1, rule 1).
 
-    reasoning_details        entries that we minted of another protocol's proofs, or with an envelope of ours: cut out,
-                             with the reasoning text that went with them
-    ids of calls             that another provider said and this one refuses: a hash of them (N2)
-    max_tokens               goes by its newer name to models that refuse the older (pitfall 124)
-    stream_options           `include_usage` is added where usage is counted
-    the chunk that answers   withheld from a client that did not ask for it
+reasoning_details        entries with an envelope, or written by the gateway for another protocol's signature: removed,
+                         together with their reasoning text
+call IDs                 of another provider, if this one rejects them: replaced by a hash (N2)
+max_tokens               renamed for models that reject the older name (pitfall 124)
+stream_options           `include_usage` is added where usage is counted
+the usage chunk          withheld from a client that did not request it
 
-A message that nothing is left of goes too. After a rejected signature all of them are removed (V11). For signatures of
-calls, and for missing ones, the value that the provider documents is sent.
-"""
+A message without content is removed, too. After a rejected signature all signatures are removed (V11). For calls
+without a signature, the placeholder that the provider documents is sent."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ from dragoman.wire.sse import SseReader
 
 
 def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
-    """The body with all repairs that a model needs; most need none."""
-    # `in` would first take each marker for a number, and fail: 2,000 instructions more.
+    """Apply all repairs that a model needs; most bodies need none."""
+    # `find`, because `in` first tries each marker as a number, which takes 2,000 more instructions.
     if body.find(_DETAILS) >= 0:
         body = repair_request(body, ledger)
     body = rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
@@ -60,8 +59,6 @@ def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger:
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without material of other issuers."""
-
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         entries = elements_of(message, DETAILS)
         foreign = [span for _, span in entries if _is_foreign(message, span, number, ledger)]
@@ -75,8 +72,6 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any signature of reasoning; None if it has none."""
-
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         parsed = decode(message)
         if not isinstance(parsed, dict) or parsed.get("role") != "assistant":
@@ -101,7 +96,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body with a placeholder signature on the first call of each message without one; None if all have one."""
+    """Add a placeholder signature to the first call of each message without one; None if all have one."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         calls = _calls(message)
@@ -116,17 +111,17 @@ def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def rename_cap(body: bytes) -> bytes:
-    """The body with its output cap under the newer name, where it has none of that name already."""
+    """Rename the output limit to its newer name, unless that is present."""
     members = object_members(body)
     older = named(members, "max_tokens")
     if named(members, "max_completion_tokens"):
-        # The newer one wins wherever both are taken.
+        # The newer name wins if a server accepts both.
         return without(body, [member.whole for member in older])
     return replaced(body, [(JsonSpan(member.key_start, member.value_start), _NEWER_CAP) for member in older])
 
 
 def include_usage(body: bytes) -> bytes | None:
-    """The body of a streamed request, asking for usage; None if usage is already requested, or without a stream."""
+    """Request usage in a streamed request; None if it is already requested, or without a stream."""
     members = object_members(body)
     stream, options = named(members, "stream"), named(members, "stream_options")
     if last_value(body, stream) is not True:
@@ -137,13 +132,12 @@ def include_usage(body: bytes) -> bytes | None:
     if value is None:
         return replaced(body, [(member.value, _INCLUDE_USAGE) for member in options])
     if not isinstance(value, dict) or value.get("include_usage") is True:
-        # The decoder reports invalid options.
         return None
     return _with_usage(body, options[-1])
 
 
 def withhold_usage(frames: bytes) -> bytes:
-    """Frames without the one that only reports usage; all other bytes stay."""
+    """Remove the frame that only reports usage. All other bytes stay."""
     if _find_no_choices(frames) is None:
         return frames
     remaining: list[bytes] = []
@@ -155,21 +149,21 @@ def withhold_usage(frames: bytes) -> bytes:
         if _find_no_choices(frame) is None or not _has_only_usage(frame):
             remaining.append(frame)
         elif frame.startswith(b"\n"):
-            # The rest of a line end that was cut after its return: it is of the frame before.
+            # The rest of a cut line end belongs to the frame before.
             remaining.append(b"\n")
         at = end
     return b"".join(remaining)
 
 
 def plain_end(chunk: bytes, start: int) -> int:
-    """Where the run of content chunks that begins here ends: without an end, usage or error among them; the first has
-    some. A chunk without content is read: it may be a heartbeat."""
+    """The end of the run of content chunks at `start`, without end, usage or error; the first chunk must have content.
+    A chunk without content is parsed, because it may be a heartbeat."""
     end = chunk.find(b"\n\n", start)
     delta = chunk.find(_DELTA, start, end)
     # If one choice is empty, another one may not be.
     if delta < 0 or (_is_empty(chunk, delta) is not None and chunk.find(_DELTA, delta + 1, end) < 0):
         return start
-    # The search before each chunk that has to be parsed is bounded, because every chunk may be such a one.
+    # The search before each parsed chunk is limited, because every chunk may be one.
     run = _find_chunks(chunk, start, start + _LOOKED_THROUGH)
     if run is None:
         return start
@@ -184,7 +178,6 @@ _LOOKED_THROUGH = 16 * 1024
 # A frame that does not end like an object is parsed, and detected as incomplete.
 _find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
 _DELTA = b'"delta"'
-# Without members, or only with empty ones.
 _is_empty = re.compile(
     rb'"delta"[ \t]*+:[ \t]*+\{(?:[ \t]*+"\w++"[ \t]*+:[ \t]*+(?:null|""|"assistant"|\[[ \t]*+\])[ \t]*+,?+)*+[ \t]*+\}'
 ).match
@@ -194,7 +187,7 @@ _INCLUDE_USAGE = b'{"include_usage":true}'
 # The data of a frame may be spread over lines.
 _WHITE = rb"(?:[\n\r]data:|[ \t\n\r])*+"
 _find_no_choices = re.compile(_WHITE.join((rb'"choices"', rb":", rb"\[", rb"\]"))).search
-# A return and its line feed are one line end: they are never taken apart.
+# A return and its line feed are one line end and never separated.
 _find_blank = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)").search
 
 
@@ -218,7 +211,7 @@ def _has_only_usage(frame: bytes) -> bool:
 
 
 def _is_foreign(message: bytes, span: JsonSpan, number: int, ledger: Ledger) -> bool:
-    """Whether an entry of the details holds an envelope of ours; if so that is noted."""
+    """Whether an entry of the details contains an envelope, which is then reported."""
     if not _is_suspect(message, span.start, span.end):
         return False
     entry = decode(message[span.start : span.end])
@@ -248,7 +241,7 @@ def _is_minted(entry: JsonObject) -> bool:
 
 
 def _thinking(number: int) -> Place:
-    # All the details of a message are read as the thinking that it begins with.
+    # The details of a message are decoded as its first thinking part.
     return ("messages", number, "parts", 0)
 
 
@@ -269,7 +262,6 @@ def _may_call(body: bytes, start: int, end: int) -> bool:
 
 
 def _calls(message: bytes) -> list[tuple[int, JsonSpan]]:
-    """The calls of a message that are objects."""
     return [(number, span) for number, span in elements_of(message, "tool_calls") if message[span.start] == _BRACE]
 
 
@@ -290,12 +282,10 @@ def _signatures(message: bytes, call: JsonSpan) -> list[JsonSpan]:
 
 
 def _has_signature(message: bytes, call: JsonSpan) -> bool:
-    """Whether a call has a signature or a placeholder."""
     return bool(_signatures(message, call)) or message.find(_STAND_IN, call.start, call.end) >= 0
 
 
 def _with_stand_in(message: bytes, span: JsonSpan) -> bytes:
-    """A call with a placeholder signature."""
     call = message[span.start : span.end]
     stand_in = encode({"google": {_SIGNATURE: NO_CALL_SIGNATURE}})
     members = named(object_members(call), "extra_content")
@@ -305,7 +295,6 @@ def _with_stand_in(message: bytes, span: JsonSpan) -> bytes:
 
 
 def _signed_parts(message: bytes) -> list[JsonSpan]:
-    """Content parts that are reasoning with a signature."""
     parts = [span for _, span in elements_of(message, "content")]
     return [span for span in parts if _is_signed(decode(message[span.start : span.end]))]
 
@@ -324,7 +313,6 @@ def _without_signatures(fields: JsonValue) -> JsonObject | None:
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """The spans of call IDs in a message, and those of result IDs."""
     if not message.startswith(b"{"):
         return [], []
     calls = [
@@ -346,7 +334,7 @@ _BRACE = ord("{")
 
 
 def _unless_empty(message: bytes) -> list[bytes]:
-    """The message, or none if nothing is left in it but whose it is."""
+    """The message, or none if only its role is left."""
     parsed = decode(message)
     assert isinstance(parsed, dict)
     return [message] if any(value for key, value in parsed.items() if key not in _NO_CONTENT) else []

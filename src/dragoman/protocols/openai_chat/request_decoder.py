@@ -1,4 +1,4 @@
-"""Requests of this protocol, decoded faithfully; those of other protocols are encoded in `request_encoder`."""
+"""Decodes requests of this protocol. `request_encoder` encodes those of others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from dragoman.wire.fields import Fields
 
 
 def recognises(body: JsonObject) -> bool:
-    """Whether a body looks like a request of this protocol: it has messages."""
     return "messages" in body
 
 
-# Members of nearly every request; one that has no others is read in one step.
+# Members of nearly every request. A request with no others is decoded in one step.
 _PLAIN = frozenset(
     {
         "model",
@@ -61,7 +60,6 @@ def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Reque
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
     include_usage, obfuscation, extras = _decode_stream_options(fields) if "stream_options" in body else _NO_OPTIONS
-    # A member that is not there needs no reader.
     effort = fields.optional_text("reasoning_effort") if "reasoning_effort" in body else None
     temperature = fields.optional_number("temperature") if "temperature" in body else None
     request = Request(
@@ -88,7 +86,6 @@ _NO_REASONING = Reasoning()
 
 
 def _with_the_others(request: Request, fields: Fields) -> Request:
-    """The request with the members that not every client sends."""
     nested: JsonObject = dict(request.extras.fields) if request.extras is not None else {}
     functions = tuple(decode_legacy_function(function) for function in fields.each("functions"))
     search = fields.optional_fields("web_search_options")
@@ -139,7 +136,6 @@ def _decode_stream_options(fields: Fields) -> tuple[bool | None, bool | None, Ex
     """Whether usage and padding are requested, and other stream options."""
     value = fields.value.get("stream_options")
     if type(value) is dict and len(value) == 1 and value.get("include_usage") is True:
-        # The usual value.
         fields.skip("stream_options")
         return True, None, None
     options = fields.optional_fields("stream_options")
@@ -171,7 +167,7 @@ def _decode_tools(fields: Fields) -> tuple[ToolSpec, ...]:
 
 
 def _decode_cap(cap: int | None, fields: Fields) -> int | None:
-    """The newer member wins; an older one next to it stays among the extras."""
+    """The newer member wins. An older one next to it stays in the extras."""
     if cap is None and fields.value.get("max_tokens") is not None:
         return fields.optional_cap("max_tokens")
     return cap
@@ -235,7 +231,7 @@ def _decode_output(fields: Fields) -> OutputFormat | None:
     value = fields.value.get("response_format")
     kind = value.get("type") if isinstance(value, dict) else None
     if isinstance(kind, str) and kind not in _OUTPUT_KINDS:
-        # A form that only some servers know stays among the unmodelled members.
+        # A form that only some servers have stays in the extras.
         return None
     form = fields.optional_fields("response_format")
     if form is None:
@@ -282,7 +278,7 @@ def _decode_cache_options(fields: Fields) -> CacheOptions | None:
 
 
 def _decode_moderation(fields: Fields) -> JsonObject | None:
-    """Moderation as given; a provider without it rejects a blocking policy."""
+    """Moderation as given. A provider without it rejects a blocking policy."""
     moderation = fields.optional_fields("moderation")
     if moderation is None:
         return None

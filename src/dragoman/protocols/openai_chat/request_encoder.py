@@ -1,4 +1,4 @@
-"""Requests of other protocols, written for a provider of this one, member by member (mapping.md §3)."""
+"""Encodes requests of other protocols for a Chat provider, member by member (mapping.md §3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dragoman.wire.json import encode, encode_text
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
 
-# Members that some servers reject, with the loss they cause; stream options are set by the gateway.
+# Members that some servers reject, with the resulting loss. The gateway sets stream options itself.
 REFUSABLE: dict[str, tuple[Feature, Place] | None] = {
     "frequency_penalty": (Feature.PENALTIES, ("sampling", "frequency_penalty")),
     "presence_penalty": (Feature.PENALTIES, ("sampling", "presence_penalty")),
@@ -48,13 +48,11 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
 def encode_request(
     request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
 ) -> EncodedRequest:
-    """Encode a request of another protocol; every inexact member is in the ledger."""
+    """Encode a request of another protocol. Every inexact member is in the ledger."""
     return _RequestEncoder(request, target, ledger, reuse).encode()
 
 
 class _RequestEncoder:
-    """One request of another protocol on its way to a provider of this one."""
-
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None) -> None:
         refuse_demands(request)
         if request.prewarm:
@@ -69,7 +67,6 @@ class _RequestEncoder:
         self._body: JsonObject = {"model": target.model, "messages": []}
 
     def encode(self) -> EncodedRequest:
-        """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
         tools = self._declarations()
         # Most requests use few members: unused groups are skipped.
@@ -105,7 +102,7 @@ class _RequestEncoder:
         return EncodedRequest(body=body, table=tools.table, stops=stops)
 
     def _declarations(self) -> EncodedTools:
-        """The tools as they are declared; tools that were encoded before are not encoded again."""
+        """The declared tools. Tools that were encoded before are not encoded again."""
         request, ledger, reuse = self._request, self._ledger, self._reuse
         if reuse is not None and (known := reuse.known_tools) is not None and known.specs is request.tools:
             declared = known.declarations
@@ -123,7 +120,6 @@ class _RequestEncoder:
         self._ledger.dropped(feature, at, note)
 
     def _leave_out(self) -> None:
-        """Remove members that this server rejects."""
         for name in self._capabilities.refuses:
             if name in REFUSABLE and self._body.pop(name, None) is not None:
                 reported = REFUSABLE[name]
@@ -153,7 +149,7 @@ class _RequestEncoder:
             self._drop(Feature.MAX_TOOL_CALLS, ("max_tool_calls",), "there is no such limit")
 
     def _official(self) -> None:
-        """Members that only the vendor's own service is known to take."""
+        """Members that only the vendor's own service is known to accept."""
         request, official = self._request, self._capabilities.official
         if not official:
             refuse_blocking(request)
@@ -203,7 +199,7 @@ class _RequestEncoder:
             self._drop(Feature.SERVICE_TIER, ("speed",))
 
     def _user(self, user: str) -> None:
-        """The end user, bounded; Messages clients also get a routing key for the prefix cache made of it."""
+        """The end user, shortened. For Messages clients, a cache routing key is derived from it."""
         digest = sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
         if len(user) > USER_ID_LIMIT:
             self._ledger.approximated(Feature.END_USER, ("end_user",), "longer than 64 characters: its SHA-256 is sent")
@@ -289,18 +285,18 @@ class _RequestEncoder:
             drop_sampling(self._body, level, self._ledger)
 
     def _switch(self) -> None:
-        """Whether to reason at all, for servers with a switch apart from the effort."""
+        """The reasoning switch, for servers that have one apart from the effort."""
         reasoning = self._request.reasoning
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS) or reasoning.effort == "none"
         called = self._body.get("tool_choice") not in (None, "auto", "none")
         if off or (called and not self._capabilities.forced_with_thinking):
-            # They reason by default, and then reject a forced call.
+            # These servers reason by default, and then reject a forced call.
             self._body["thinking"] = {"type": "disabled"}
         elif reasoning.mode is not None or reasoning.effort is not None or reasoning.budget is not None:
             self._body["thinking"] = {"type": "enabled"}
 
     def _effort(self) -> str | None:
-        """The requested effort; a Messages client may have given it as a mode or a budget (E2)."""
+        """The requested effort. A Messages client may express it as a mode or a budget (E2)."""
         reasoning = self._request.reasoning
         if reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS):
             if reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
@@ -315,7 +311,6 @@ class _RequestEncoder:
         return reasoning.effort
 
     def _output(self, output: OutputFormat) -> None:
-        """The form of the answer, natively or by instruction (mapping.md §12)."""
         capabilities, ledger = self._capabilities, self._ledger
         if self._original.updates.output is not None and self._original.output is not None:
             ledger.approximated(Feature.CONFIGURATION_UPDATE, ("output",), "replaced by a later update")
@@ -372,12 +367,11 @@ class _RequestEncoder:
         _put(self._body, "prompt_cache_retention", cache.retention)
 
 
-# Messages' and Responses' tiers in this protocol's values.
 _TIERS = {"standard_only": "default", "ultrafast": "fast"}
 
 
 def split_parallel_calls(messages: JsonList, ledger: Ledger) -> JsonList:
-    """The same conversation, in which no message has two calls that both have results."""
+    """Split messages so that none has two calls with results."""
     sequence: JsonList = []
     at = 0
     while at < len(messages):

@@ -1,4 +1,4 @@
-"""Glance at a Chat request: what routing, sessions and the relay must know of it, from one read of each member."""
+"""Request glance for Chat: the members that routing, sessions and the relay need, each read once."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from dragoman.wire.peek import (
     text_in,
 )
 
-# Members without which a request refers to nothing that its provider stores.
+# Members without which a request references nothing that its provider stores.
 REFERENCE_KEYS = (b'"file_id"',)
-# Tiers with prices of their own, by the names that requests of all protocols have for them.
+# Tiers with prices of their own, by their names in requests of all protocols.
 TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
 _USUAL_TIERS = frozenset({"", "auto", "default"})
 _MAX_TIER_BYTES = 32
-# No provider that takes several takes more.
+# No provider with several choices accepts more.
 _MAX_CHOICES = 128
 _MAX_KEY_LENGTH = 512
 _NO_EFFORT = (b"null", b'"none"')
@@ -143,17 +143,15 @@ _NO_FUNCTION = _Function()
 
 
 class ChatGlance(Struct):
-    """The outline of a Chat request; messages are parsed on first use."""
-
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
     _messages: Sequence[_AnyMessage] | None = None
-    # The same if all of them have their usual shapes.
+    # The same if all of them have a usual shape.
     _usual: Sequence[UsualMessage] | None = None
-    # Whether a message is in no form of the protocol.
+    # Whether a message has an invalid form.
     _is_odd: bool = False
-    # A member of a class is slow to find.
+    # Bound once, because a class attribute is slow to look up.
     protocol: str = NAME
 
     def _read(self) -> Sequence[_AnyMessage]:
@@ -182,15 +180,14 @@ class ChatGlance(Struct):
 
     @property
     def history(self) -> Raw:
-        """The member that clients send again with every call, longer each time."""
         return self.members.get("messages", EMPTY_LIST)
 
     def forget(self) -> None:
-        """Drop the messages that were read: they are as large as the body."""
+        """Drop the parsed messages, which are as large as the body."""
         self._messages = self._usual = None
 
     def request_features(self) -> RequestFeatures:
-        """Tools, media, thinking, structured output, and how much may be answered."""
+        """Tools, media, thinking, structured output, and the maximum output."""
         member = self.members.get
         images = documents = stored = False
         media = 0
@@ -226,7 +223,7 @@ class ChatGlance(Struct):
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """Session hints of the request; none, if it has no form of the protocol."""
+        """Session hints of the request; none if it is invalid."""
         members = self.members
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()

@@ -1,4 +1,4 @@
-"""Whole answers, both ways (mapping.md §16)."""
+"""Full responses of Chat, decoded and encoded (mapping.md §16)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _END, _LENGTH = StopReason.END, StopReason.LENGTH
 
 
 def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
-    """A provider's full response: its first choice, the others unparsed; an error in it is a failure (O2)."""
+    """Decode a full response: its first choice, with the others unparsed. An error in it is a failure (O2)."""
     failure = failure_in(body)
     if failure is not None:
         return failure
@@ -97,7 +97,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     if message is None:
         if reason_of(finish_reason or "") is not StopReason.FILTER:
             raise choice.fail("message", "object", None)
-        # Azure leaves it out where the answer was filtered.
+        # Azure leaves it out if the response was filtered.
         message = Fields({})
     parts = _decode_message(message, choice, translation, ledger)
     stop = stop_of(
@@ -114,7 +114,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     tier = label(fields, "service_tier", ledger)
     counted = decode_usage(usage, tier, ledger) if isinstance(usage, dict) else None
     if usage is not None and counted is None:
-        # Counts that cannot be read are no reason to fail.
+        # Unreadable counts must not fail the response.
         note = f"the provider's usage cannot be read: {kind_of(usage)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
     if not is_conclusive(stop):
@@ -133,7 +133,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
 
 
 def _last_message(choice: Fields, ledger: Ledger) -> Fields | None:
-    """The message where a server (Mistral, seen once) names it in the plural: the last one is the answer."""
+    """The message of a server (Mistral, seen once) that sends a list `messages`: the last one is the response."""
     messages = choice.value.get("messages")
     if isinstance(messages, dict):
         return choice.fields("messages")
@@ -145,7 +145,7 @@ def _last_message(choice: Fields, ledger: Ledger) -> Fields | None:
 
 
 def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | None) -> Extras | None:
-    """Unknown members of the answer; those of its choice and message are nested under `choices`."""
+    """Unknown members of the response; those of its choice and message are nested under `choices`."""
     choice.optional_integer("index")
     message.optional_text("role")
     outer, inner, innermost = unmodelled(fields), unmodelled(choice), unmodelled(message)
@@ -181,7 +181,7 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
     citations = tuple([decode_annotation(one) for one in message.each("annotations")])
     content_logprobs = _decode_logprobs(logprobs, "content")
     if citations or content_logprobs:
-        # Annotations of the whole message are emitted with its last text.
+        # Annotations of the message are emitted with its last text.
         texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
         if citations and not texts:
             texts.append(len(content))
@@ -221,7 +221,7 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
 
 
 def _is_named_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
-    """Whether a call has a name; some servers put an empty one into every answer, which loses nothing."""
+    """Whether a call has a name. Some servers put an unnamed one into every response, which loses nothing."""
     if any([form.optional_text("name") for form in forms]):
         return True
     inputs = [form.optional_text("input") or or_empty(decode_arguments(form, lenient=True)) for form in forms]
@@ -231,7 +231,7 @@ def _is_named_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
 
 
 def _split(part: Text | Thinking, target: TargetModel) -> list[Text | Thinking]:
-    """Text with the reasoning that it begins with, where a server writes it so (V8)."""
+    """Split text from the reasoning that some servers write at its start (V8)."""
     if not isinstance(part, Text):
         return [part]
     inline, text = split_thinking(part.text)
@@ -242,7 +242,6 @@ def _split(part: Text | Thinking, target: TargetModel) -> list[Text | Thinking]:
 
 
 def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
-    """Log probabilities, validated and unchanged."""
     if owner is None:
         return None
     for entry in owner.each(key):
@@ -282,7 +281,6 @@ def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[
 
 
 def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
-    """A whole answer for a client of this protocol."""
     if response.origin == NAME:
         return _encode_native(response, translation, mint)
     drop_extras(response.extras, (), ledger, is_response=True)
@@ -384,7 +382,6 @@ def _logprobs(parts: tuple[Part, ...]) -> JsonObject | None:
         if isinstance(part, (Text, Refusal)) and part.logprobs:
             break
     else:
-        # As of nearly all.
         return None
     content = joined(part.logprobs for part in parts if isinstance(part, Text))
     refusal = joined(part.logprobs for part in parts if isinstance(part, Refusal))
@@ -409,7 +406,7 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
 def _encode_native(response: Response, translation: TranslationContext, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
-    # A stream may go on with its text after reasoning or calls: a whole message has one.
+    # A stream may continue its text after reasoning or calls; a full message has one text.
     texts: list[str] = []
     refusals: list[str] = []
     citations: JsonList = []

@@ -1,4 +1,5 @@
-"""Shared by full responses and streams: restored calls, sealed turns, paragraphs, citations (mapping.md §16, §19)."""
+"""Functions that full responses and streams share: restored calls, signed turns, paragraphs, citations (mapping.md §16,
+§19)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from dragoman.rules.tool_table import flatten, report_bent, unwrapper_for
 
 
 def restore_call(call: ToolCall, translation: TranslationContext, index: int, ledger: Ledger) -> ToolCall:
-    """A provider's call under the name, and in the form, in which the client declared its tool."""
+    """A provider's call with the name and form of the client's declaration."""
     entry = translation.table.restored(call.name)
     arguments = call.arguments
     if entry is None:
@@ -45,12 +46,11 @@ def restore_call(call: ToolCall, translation: TranslationContext, index: int, le
 
 
 def completion_id(upstream_id: str, mint: Mint) -> str:
-    """The answer's id in this protocol's form (N4)."""
+    """The response ID in this protocol's form (N4)."""
     return ID_PREFIX + mint.response_suffix(upstream_id)
 
 
 def client_name(call: ToolCall) -> str:
-    """The name by which a client of this protocol knows a tool; it has no groups."""
     return flatten(call.namespace, call.name)
 
 
@@ -69,7 +69,6 @@ def seal_turn(parts: tuple[Part, ...], origin: str, translation: TranslationCont
 
 
 def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
-    """Report members of a call that this protocol does not have."""
     if part.extras is not None and part.extras.origin != NAME:
         if "type" in part.extras.fields:
             ledger.approximated(Feature.VENDOR_TOOL, ("parts", index), "told as a function call")
@@ -78,7 +77,7 @@ def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
 
 
 def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
-    """Report a part that this protocol's responses cannot express; the sealed turn may carry it."""
+    """Report a part that this protocol's responses cannot express. The signed turn may carry it."""
     at = ("parts", index)
     match part:
         case HostedCall() | HostedResult():
@@ -102,7 +101,7 @@ class Paragraphs:
         self._unit: str | None = None
 
     def interrupt(self) -> None:
-        """A part that is not text follows."""
+        """A part other than text follows."""
         self._apart = True
 
     def separates(self, unit: str | None) -> bool:
@@ -116,12 +115,12 @@ class Paragraphs:
 
 
 class ResponseText(Paragraphs):
-    """The text of an answer with its citations, which count code points of the whole."""
+    """The text of a response with its citations, which count code points of the full text."""
 
     __slots__ = ("_length", "_pieces", "annotations")
 
     def __init__(self) -> None:
-        # `super` would take as long as a second object.
+        # Direct call, because `super` would take as long as creating a second object.
         Paragraphs.__init__(self)
         self._pieces: list[str] = []
         self._length = 0
@@ -140,12 +139,11 @@ class ResponseText(Paragraphs):
             drop_extras(part.extras, ("parts", index), ledger)
 
     def content(self) -> str | None:
-        """The content member: null if there is no text."""
         return "".join(self._pieces) if self._pieces else None
 
 
 def annotate(citations: tuple[Citation, ...], start: int, length: int, index: int, ledger: Ledger) -> list[JsonObject]:
-    """The annotations that a text's citations make; only web pages can be cited (mapping.md §19)."""
+    """The annotations for a text's citations. Only web pages can be cited (mapping.md §19)."""
     written: list[JsonObject] = []
     for number, citation in enumerate(citations):
         annotation = encode_annotation(citation, start, length)

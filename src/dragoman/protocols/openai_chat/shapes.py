@@ -1,4 +1,4 @@
-"""Literal names of the Chat Completions wire: https://platform.openai.com/docs/api-reference/chat. No logic."""
+"""Literal names of the Chat Completions protocol: https://platform.openai.com/docs/api-reference/chat. No logic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME: Final = "openai-chat"
 VENDOR = ""
 PATH = "/v1/chat/completions"
 
-# The owner of files with IDs; the same for both of OpenAI's protocols.
+# The owner of files with IDs, shared by both of OpenAI's protocols.
 FILE_ISSUER = "openai"
 ANTHROPIC = "anthropic-messages"
 RESPONSES = "openai-responses"
@@ -30,9 +30,8 @@ BESIDE = "provider_specific_fields"
 ITEMS = "reasoning_items"
 OPAQUE = "reasoning_opaque"
 CONTENT = "content"
-# Types of content parts that hold reasoning.
 THINKING_PARTS = ("thinking", "redacted_thinking")
-# Members of a message in which servers send signatures of reasoning; on calls they are in `extra_content`.
+# Members of a message in which servers send signatures of reasoning. On calls they are in `extra_content`.
 REASONING_SIGNATURE_MEMBERS = (DETAILS, BLOCKS, ITEMS, OPAQUE, "extra_content")
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
@@ -61,10 +60,9 @@ CONTINUE_EXACTLY = "Continue exactly where your last message stops. Output only 
 JSON_ONLY = "Respond with a single JSON object and nothing else."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 ERROR_PREFIX = "Error: "
-# The assistant text for servers that require one between a tool and the user.
+# The assistant text for servers that require one between a tool result and the user.
 UNDERSTOOD = "Understood."
 
-# Finish reasons written.
 FINISH_REASONS: dict[StopReason, str] = {
     StopReason.END: "stop",
     StopReason.LENGTH: "length",

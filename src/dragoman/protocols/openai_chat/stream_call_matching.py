@@ -1,37 +1,37 @@
-"""To which call of a stream a fragment belongs (S15).
+"""Call matching: finds the call of a stream that a fragment belongs to (S15).
 
-First row that fits. "Its call" is the one of its id, else the one last seen at its index, else (no index) the last one;
-"waits" is a call without a whole value, if exactly one is without:
+The first matching row applies. "Its call" is the call with its ID, else the latest one at its index, else (no index)
+the last one. "Waits" means that exactly one call lacks a complete value, and it is this one.
 
-    fragment                                    its call                                  then
-    says nothing                                -                                         is nothing
-    an id that a call has
-      no name, or the call's                    is not whole, or the same value again     belongs to it, at this index
-      the call's name, another whole value      is whole, at another index                opens a call (ids said twice)
-      another name                              is whole, or both names are declared,     opens a call
+    fragment                                    its call                                  action
+    empty                                       -                                         ignored
+    an ID that a call has
+      no name, or the call's                    incomplete, or the same value again       belongs to it, at this index
+      the call's name, another full value       complete, at another index                opens a call (repeated ID)
+      another name                              complete, or both names are declared,     opens a call
                                                 or at another index
-      anything else                             any                                       belongs to it
+      other                                     any                                       belongs to it
     no name
-      arguments that begin a value, and the     is none or whole                          opens a call of that name
-      last fragment was a name alone
-      arguments that are not its call's again   is whole, and another one waits           belongs to that one
-      an index that no call has, no id          another call waits                        belongs to that one
-      an index that no call has, no id          the last one's value again                belongs to that one
-      an index that no call has, an id          another waits, which has a name, no id    belongs to that one
-      an index that no call has                 -                                         opens a call
-      anything else                             any                                       belongs to it
+      arguments that begin a value, after a     none, or complete                         opens a call of that name
+      fragment with only the name
+      arguments other than its call's again     complete, and another one waits           belongs to the waiting call
+      an unknown index, no ID                   another call waits                        belongs to the waiting call
+      an unknown index, no ID                   the last call's value again               belongs to the last call
+      an unknown index, an ID                   another waits, with a name, without ID    belongs to the waiting call
+      an unknown index                          -                                         opens a call
+      other                                     any                                       belongs to it
     a name
-      no id, that of a call with an id          is none or whole, that one waits, and     belongs to that one
+      no ID, the name of a call with an ID      none or complete; that call waits, and    belongs to the waiting call
                                                 the arguments do not begin others
-      no id, the last call's value again        is none or whole; the last has an id      belongs to that one
-      an index that no call has                 -                                         opens a call
-      an id                                     has one; the same name, and arguments     belongs to it: its server
-                                                that only continue                        makes an id for each chunk
-      an id                                     has one, or is whole                      opens a call
-      no id, its call's value again             is whole, and ids are given               belongs to it
-      no id, another name                       is whole, or both are declared            opens a call
-      no id, more arguments                     is whole                                  opens a call
-      anything else                             any                                       belongs to it
+      no ID, the last call's value again        none or complete; the last has an ID      belongs to the last call
+      an unknown index                          -                                         opens a call
+      an ID                                     has an ID; the same name, and arguments   belongs to it: its server
+                                                that only continue                        creates an ID per chunk
+      an ID                                     has an ID, or is complete                 opens a call
+      no ID, its call's value again             complete, and calls have IDs              belongs to it
+      no ID, another name                       complete, or both are declared            opens a call
+      no ID, more arguments                     complete                                  opens a call
+      other                                     any                                       belongs to it
 """
 
 from __future__ import annotations
@@ -47,16 +47,14 @@ from dragoman.rules.arguments import is_complete
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_table import ToolTable
 
-# Members of a fragment that are read.
 EXPECTED_MEMBERS = frozenset({"index", "id", "type", "function", "custom"})
-# A name, and what arguments mean.
 Meaning: TypeAlias = tuple[str, Hashable]
-# A whole object ends with the first, and blanks may follow.
+# A complete object ends with the first; white space may follow.
 MAY_END_VALUE = "} \t\r\n"
 
 
 class StreamedCall:
-    """One call while it grows; `part_index` is its part, -1 before it is announced."""
+    """One growing call. `part_index` is its part, -1 before it is emitted."""
 
     __slots__ = (
         "arguments",
@@ -79,26 +77,24 @@ class StreamedCall:
     )
 
     def __init__(self, number: int, index: int | None, given: str, custom: bool, extras: Extras | None) -> None:
-        # Its position among the calls of the answer.
         self.number = number
         self.index = index
         self.given = given
         self.custom = custom
         self.extras = extras
-        # The members that its fragments may have without being reported.
+        # Members that its fragments may have without being reported.
         self.expected_members = EXPECTED_MEMBERS if extras is None else EXPECTED_MEMBERS | extras.fields.keys()
         # Name and arguments under which `Restated` finds it.
         self.meaning: Meaning | None = None
-        # The signature of the call, until it is emitted.
         self.signature: JsonObject = {}
         self.call_id = ""
         self.name = ""
         self.arguments = ArgumentAssembler(free=custom)
         self.part_index = -1
         self.ended = False
-        # Whether something else began after it.
+        # Whether another part began after it.
         self.passed = False
-        # Whether arguments that belonged to it were assigned to another call.
+        # Whether its arguments were assigned to another call.
         self.robbed = False
         # Emitted fragments, while only the end or a brace can stop direct emission.
         self.quick: list[str] | None = None
@@ -116,7 +112,7 @@ class StreamedCall:
 
 
 class CallMatcher:
-    """The calls of one answer, by their ids and indexes."""
+    """The calls of one response, by their IDs and indexes."""
 
     __slots__ = ("_names", "_silent", "_table", "_unfinished", "by_id", "by_index", "calls", "loose")
 
@@ -125,9 +121,9 @@ class CallMatcher:
         # For the same protocol, wire names are the client's own.
         self._names = names
         self.calls: list[StreamedCall] = []
-        # Open calls with incomplete arguments at the last check, and those with only a placeholder. Dictionaries,
-        # because calls end in any order. Each is checked again only after more arrived for it: checking all for every
-        # new call takes quadratic time.
+        # Open calls with incomplete arguments at the last check, and calls with only a placeholder. Dictionaries,
+        # because calls end in any order. Each is checked again only after new arguments: checking all for every new
+        # call takes quadratic time.
         self._unfinished: dict[StreamedCall, None] = {}
         self._silent: dict[StreamedCall, None] = {}
         self.by_index: dict[int, StreamedCall] = {}
@@ -136,15 +132,13 @@ class CallMatcher:
         self.loose = ""
 
     def declared(self, name: str) -> bool:
-        """Whether the request has a tool of this name."""
         return name in self._table or (len(self._table) == 0 and name in self._names)
 
     def is_finished(self, call: StreamedCall) -> bool:
-        """Whether nothing more is to be expected of a call's arguments."""
         return not call.arguments.silent and not call.arguments.in_doubt and call.arguments.complete()
 
     def owner(self, index: int | None, given: str, name: str, arguments: str) -> StreamedCall | None:
-        """The call a fragment belongs to; None if it opens one (the table above)."""
+        """The call that a fragment belongs to; None if it opens one (the table above)."""
         same_id = self.by_id.get(given) if given else None
         if same_id is not None:
             return None if name and self._is_other(same_id, index, name, arguments) else same_id
@@ -169,7 +163,7 @@ class CallMatcher:
         return None if whole and (arguments or name != call.name) else call
 
     def _is_other(self, call: StreamedCall, index: int | None, name: str, arguments: str) -> bool:
-        """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
+        """Whether a fragment with a call's ID opens another call: some servers give one ID to all."""
         elsewhere = index is not None and call.index is not None and index != call.index
         if name == call.name or not call.name:
             return (
@@ -191,7 +185,7 @@ class CallMatcher:
         return call.arguments.complete() and (call.name == self.loose or (call.arguments.silent and elsewhere))
 
     def _named(self, call: StreamedCall | None, name: str, arguments: str) -> StreamedCall | None:
-        """The call whose name is repeated without its ID, at a foreign index."""
+        """The call whose name is repeated without its ID, at an unknown index."""
         if call is not None and not call.arguments.complete():
             return None
         if call is not None and call.name == name and (call.arguments.silent or call.arguments.same(arguments)):
@@ -207,7 +201,7 @@ class CallMatcher:
         return None
 
     def _repeated(self, name: str, arguments: str) -> StreamedCall | None:
-        """The last call, if a fragment repeats it without its ID, or without a name."""
+        """The last call, if a fragment repeats it without its ID or name."""
         last = self.calls[-1] if self.calls else None
         if last is None or (name and (name != last.name or not last.given)):
             return None
@@ -234,10 +228,10 @@ class CallMatcher:
         return waiting or call
 
     def _unplaced(self, index: int | None, given: str, arguments: str) -> StreamedCall | None:
-        """The call that a fragment without a name continues, if its index and its id are no call's."""
+        """The call that a fragment without a name continues, if its index and ID are unknown."""
         waiting = self.waiting()
         if given and (index is not None or not self.calls):
-            # An id may come later than the name.
+            # An ID may arrive later than the name.
             return waiting if waiting is not None and waiting.name and not waiting.given else None
         if waiting is None or waiting.arguments.complete():
             waiting = self._repeated("", arguments) or waiting
@@ -252,7 +246,6 @@ class CallMatcher:
             self._unfinished[call] = None
 
     def close(self, call: StreamedCall) -> None:
-        """Take note that a call ended."""
         self._unfinished.pop(call, None)
         self._silent.pop(call, None)
 
@@ -271,7 +264,6 @@ class CallMatcher:
         return unfinished[0] if len(unfinished) == 1 else None
 
     def follow(self, call: StreamedCall, index: int | None, given: str) -> None:
-        """Remember under which id and index a call was seen."""
         if given:
             if not call.given and call.part_index < 0:
                 call.given = given
@@ -281,12 +273,11 @@ class CallMatcher:
 
 
 def _continues(call: StreamedCall, arguments: str) -> bool:
-    """Whether arguments can only be more of an unfinished value: they do not begin one."""
+    """Whether arguments can only continue an incomplete value: they do not begin one."""
     return not call.arguments.silent and arguments.strip()[:1] not in ("", "{") and arguments.strip() != "null"
 
 
 def lacks(call: StreamedCall) -> bool:
-    """Whether a call has no arguments at all."""
     return call.arguments.silent and not call.arguments.stood_in
 
 
@@ -300,7 +291,6 @@ class Restated:
         self._changed: dict[StreamedCall, None] = {}
 
     def change(self, call: StreamedCall) -> None:
-        """Take note that more is known of a call."""
         self._changed[call] = None
 
     def has(self, name: str, arguments: str) -> bool:

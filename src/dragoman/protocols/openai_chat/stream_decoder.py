@@ -1,13 +1,12 @@
-"""A provider's stream: chunks to events (mapping.md §24, 25.3, 25.4).
+"""Decodes a provider's Chat stream: chunks to events (mapping.md §24, 25.3, 25.4).
 
-`stream_deltas` decodes its deltas. A finish reason ends every part; the story itself ends with `[DONE]` or with the
+`stream_deltas` decodes the deltas. A finish reason ends every part. The response ends with `[DONE]` or with the
 connection, because usage may still follow (S6).
 
-    state     chunk          error    [DONE]           close
-    FRESH     -> RUNNING     FAILED   FAILED (empty)   FAILED
-    RUNNING   -> RUNNING     FAILED   ENDED            FAILED (cut)
-    FINISHED  -> FINISHED    FAILED   ENDED            ENDED
-"""
+state     chunk          error    [DONE]           close
+FRESH     -> RUNNING     FAILED   FAILED (empty)   FAILED
+RUNNING   -> RUNNING     FAILED   ENDED            FAILED (cut)
+FINISHED  -> FINISHED    FAILED   ENDED            ENDED"""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ from dragoman.rules.text_runs import TextFrames
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 
-# Members of a chunk and its choice that are read, and members that may be dropped silently.
+# Known members of a chunk and its choice, and members that may be dropped without a report.
 _CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", GROQ}
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 # Members that some servers send once at the end: the full message, and usage.
@@ -74,12 +73,12 @@ class _State(Enum):
     OVER = "told to the end"
 
 
-# Enum members are slow to look up, and these are needed for every chunk.
+# Bound once: looking up an enum member is slow, and every chunk needs these.
 _FRESH, _OVER = _State.FRESH, _State.OVER
 
 
 def _has_one_value(delta: JsonObject) -> bool:
-    """Whether only one member of a delta has a value; some servers send the role and nulls in every one."""
+    """Whether only one member of a delta has a value. Some servers send the role and nulls in every delta."""
     filled = 0
     for key, value in delta.items():
         if value and key != "role":
@@ -88,46 +87,43 @@ def _has_one_value(delta: JsonObject) -> bool:
 
 
 class ChatStreamDecoder:
-    """Reads one stream."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._cap = translation.request.max_tokens
         self._ledger = ledger
         self._surrogates = SurrogateJoiner(ledger)
         self._state = _FRESH
         self._unknowns = UnknownFields(ledger, NAME)
-        # The members of chunks and choices as they come again and again, once nothing in them is left to report.
+        # The members of repeated chunks and choices, once nothing in them is left to report.
         self._usual: list[str] = []
         self._usual_choice: list[str] = []
         self._deltas = DeltaReader(translation, mint, ledger, self._unknowns)
         self.text_frames = TextFrames()
         self._usage: JsonObject | None = None
-        # Whether those are of all of the answer.
+        # Whether the counts are those of the full response.
         self._is_counted = False
         self._tier: str | None = None
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
         self._choices_dropped = False
-        # The index of the first choice, which is not always 0, nor a number.
+        # The index of the first choice, which may be other than 0, or no number.
         self._first_index: JsonValue = None
-        # The question was filtered; without an answer that is why.
+        # Whether the prompt was filtered, which explains a missing response.
         self._filtered = False
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events of one frame; its event name is ignored."""
         if self._state is _OVER:
             return []
         data = frame.data
         events: list[Event] = []
         if data[:1] != b"{" and (stripped := data.strip()) in _NO_CHUNK:
-            # An event without data is some servers' sign of life.
+            # Some servers send an event without data as a heartbeat.
             if stripped:
                 self._end(events)
             return events
         deltas = self._deltas
         try:
             try:
-                # As `SurrogateJoiner.read` does it, without one call more for every chunk.
+                # Inlined from `SurrogateJoiner.read`, to save one call per chunk.
                 chunk = read_json(data)
             except UNREADABLE:
                 chunk = self._surrogates.reread(data)
@@ -149,16 +145,15 @@ class ChatStreamDecoder:
         return events
 
     def grow(self, run: TextRun) -> PartGrew:
-        """More text of the open run, or more arguments of the call that grew last."""
         return self._deltas.grown_by(run)
 
     @property
     def final_usage(self) -> Usage | None:
-        """The usage of the whole response, once reported with its finish reason, or after it."""
+        """The usage of the full response, once reported with its finish reason, or after it."""
         return decode_usage(self._usage, self._tier, Ledger()) if self._is_counted and self._usage else None
 
     def close(self) -> list[Event]:
-        """The end of the connection: fine after a finish reason, a cut otherwise (S10)."""
+        """End of the connection: regular after a finish reason, otherwise a truncation (S10)."""
         events: list[Event] = []
         if self._state is _State.FINISHED:
             self._end(events)
@@ -167,7 +162,6 @@ class ChatStreamDecoder:
         return events
 
     def broken(self, failure: Failure) -> bytes:
-        """The frame that ends a broken relayed stream for its client; no frame follows."""
         return error_frame(failure)
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
@@ -176,7 +170,7 @@ class ChatStreamDecoder:
         events.append(Failed(failure))
 
     def _next(self, chunk: JsonValue) -> PartGrew | None:
-        """The one event of a chunk that only continues the open part, exactly as `_chunk` emits it; None for others."""
+        """The one event of a chunk that only continues the open part, like in `_chunk`; None for others."""
         if type(chunk) is not dict or [*chunk] != self._usual:
             return None
         choices, tier = chunk.get("choices"), chunk.get("service_tier")
@@ -185,7 +179,7 @@ class ChatStreamDecoder:
         choice = choices[0]
         if type(choice) is not dict or (tier is not None and tier != self._tier):
             return None
-        # Four members that are all there are the four that are known.
+        # Four members without an absent one are exactly the known four.
         absent = 1 if len(choice) == 4 else None
         if absent is None and [*choice] != self._usual_choice:
             return None
@@ -221,7 +215,7 @@ class ChatStreamDecoder:
         if [*chunk] != self._usual:
             groq = chunk.get(GROQ)
             if isinstance(groq, dict):
-                # Its counts are read below, and its id is of the call, not of the answer.
+                # Its counts are read below. Its ID is the request's, not the response's.
                 self._unknowns.members(groq, _GROQ)
             settled = self._unknowns.members(chunk, _CHUNK) and groq is None
             self._usual = [*chunk] if settled and "choices" in chunk and "error" not in chunk else []
@@ -267,9 +261,9 @@ class ChatStreamDecoder:
         )
 
     def _remember_usage(self, usage: JsonValue) -> None:
-        """Usage may ride on any chunk and be repeated: the latest of each member counts (U8)."""
+        """Store usage, which may be in any chunk and repeated: the latest value of each member counts (U8)."""
         if not isinstance(usage, dict):
-            # Counts that cannot be read are no reason to fail.
+            # Unreadable counts must not fail the response.
             note = f"the provider's usage cannot be read: {kind_of(usage)}"
             self._ledger.dropped(Feature.USAGE, ("usage",), note)
             return
@@ -363,14 +357,14 @@ class ChatStreamDecoder:
 
 
 def _text_in(chunk: JsonValue, name: str, data: bytes) -> str | None:
-    """The text in data that reads as this chunk, which is not needed any more, but for this member of its delta."""
+    """The text in data that equals this chunk except for this member of its delta. The chunk is consumed."""
     try:
         match chunk, read_json(data):
             case {"choices": [{"delta": dict() as delta}]}, {"choices": [{"delta": dict() as other}]} as read:
                 text = delta[name] = other.get(name)
                 return text if type(text) is str and chunk == read else None
     except UNREADABLE:
-        # It was sanitized before parsing.
+        # The data was sanitized before parsing.
         pass
     return None
 
@@ -386,7 +380,7 @@ def _arguments_in(chunk: JsonValue, data: bytes) -> str | None:
                 text = function["arguments"] = other.get("arguments")
                 return text if type(text) is str and chunk == read else None
     except UNREADABLE:
-        # It was sanitized before parsing.
+        # The data was sanitized before parsing.
         pass
     return None
 

@@ -1,5 +1,5 @@
-"""Deltas of a provider's stream: reasoning, text, refusals, citations and calls. Text, refusal and thinking are runs:
-at most one is open, and it ends when another follows. Calls may overlap with anything (`stream_tool_calls`)."""
+"""Decodes deltas of a provider's stream: reasoning, text, refusals, citations and calls. Text, refusal and thinking are
+runs: at most one is open, and it ends when another follows. Calls may overlap with anything (`stream_tool_calls`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dragoman.rules.extras import UnknownFields
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
-# The members of a delta that are read, and what loses nothing by being left out.
+# Known members of a delta, and members whose loss needs no report.
 _DELTA = frozenset(
     {
         "role",
@@ -49,25 +49,22 @@ _DELTA = frozenset(
         OPAQUE,
     }
 )
-# The members that nearly all deltas are made of.
 USUAL = frozenset({"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"})
 _RARE_REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 _CONTENT = frozenset({"type", "text"})
 
 
 class OpenPart(Enum):
-    """The one part that may be open besides calls."""
-
     NONE = "nothing open"
     THINKING = "thinking"
     TEXT = "text"
     REFUSAL = "refusal"
 
 
-# Enum members are slow to look up, and these are needed for every chunk.
+# Bound once: looking up an enum member is slow, and every chunk needs these.
 NONE, THINKING = OpenPart.NONE, OpenPart.THINKING
 _TEXT = OpenPart.TEXT
-# The open part for each member of a message; calls are handled elsewhere.
+# The open part for each member of a message. Calls are handled elsewhere.
 _PART_OF_MEMBER: dict[str, OpenPart] = {
     "content": _TEXT,
     "annotations": _TEXT,
@@ -78,15 +75,14 @@ _PART_OF_MEMBER: dict[str, OpenPart] = {
 
 
 class DeltaReader:
-    """Decodes the deltas of one stream; the decoder's fast path checks the open part here."""
+    """Decodes the deltas of one stream. The decoder's fast path checks the open part here."""
 
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger, unknowns: UnknownFields) -> None:
         self._translation, self._mint, self._ledger = translation, mint, ledger
         self._target = translation.target
         self._unknowns = unknowns
-        # A counter of its own, which both the reader and its calls may hold.
+        # A counter, which the reader and its calls share.
         self.next_index = count().__next__
-        # The calls, once there are any.
         self.calls: CallAssembly | None = None
         self.run = NONE
         self._ran = {NONE}
@@ -94,20 +90,17 @@ class DeltaReader:
         # The member whose text continues the open run.
         self.continued = ""
         self.thinking = ThinkingRun()
-        # The text of all reasoning that is over.
         self._thought: list[str] = []
         self._thought_length = 0
         self._inline = InlineThinking() if translation.target.capabilities.inline_thinking else None
         self.refusal: list[str] = []
-        # Citations that wait for their text.
         self.citations: list[Citation] = []
         # Whether `tool_calls` arrived: some servers repeat them in `function_call`.
         self._modern = False
-        # The last signature of the text.
         self._signature: JsonObject = {}
 
     def take(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
-        """The events of one delta: reasoning, then text, then calls (T1); null, "" and [] are ignored (S3)."""
+        """The events of one delta: reasoning, then text, then calls (T1). Null, "" and [] are ignored (S3)."""
         get = delta.get
         if len(delta) == 1 and (calls := get("tool_calls")):
             self._call(calls, events)
@@ -139,13 +132,12 @@ class DeltaReader:
             self._call([{"index": 0, "function": legacy}], events, modern=False)
 
     def grown(self, delta: TextDelta) -> PartGrew:
-        """More text of the open run, and nothing else."""
         if self.run is THINKING:
             self.thinking.pieces.append(delta.text)
         return PartGrew(self.index, delta)
 
     def grown_by(self, run: TextRun) -> PartGrew:
-        """More text of the open run in several deltas, or more arguments of the call that grew last."""
+        """A run of the open text, or of the arguments of the call that grew last."""
         return self.calls.grown_by(run) if self.run is NONE and self.calls is not None else self.grown(run)
 
     def take_message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
@@ -167,7 +159,7 @@ class DeltaReader:
             self._assembly().restate(call, position, events)
 
     def _take_rare(self, delta: JsonObject, events: list[Event]) -> bool:
-        """Read rare members; returns whether they have reasoning."""
+        """Read rare members. Returns whether they contain reasoning."""
         signature = message_signature(delta)
         if signature and signature != self._signature:
             self._signature = signature
@@ -186,7 +178,7 @@ class DeltaReader:
         return self._inline is not None
 
     def _take_content_parts(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
-        """Content that comes in parts: text, and thinking in its place."""
+        """Content as a list of parts: text, and thinking in its position."""
         if not isinstance(content, list):
             raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
         texts: list[str] = []
@@ -217,7 +209,7 @@ class DeltaReader:
             self._think(text, events)
 
     def _open(self, run: OpenPart, events: list[Event]) -> None:
-        """Begin a run; the one before it ends, and calls that are complete do not make it wait (S2)."""
+        """Begin a run. The previous one ends, and complete calls do not make it wait (S2)."""
         self._end_run(events)
         if self.calls is not None:
             self.calls.move_on(events)
@@ -275,7 +267,7 @@ class DeltaReader:
             self._think(text, events)
 
     def _thought_again(self, delta: JsonObject, choice: JsonObject) -> bool:
-        """Whether the last chunk repeats all reasoning after the text; it must not have any other."""
+        """Whether the last chunk repeats all reasoning after the text."""
         if not self._thought or self.run is THINKING or not choice.get("finish_reason"):
             return False
         values = [value for key in _RARE_REASONING if (value := delta.get(key))]
@@ -298,7 +290,7 @@ class DeltaReader:
 
     def _call(self, calls: JsonValue, events: list[Event], *, modern: bool = True) -> None:
         if isinstance(calls, dict):
-            # A list of one, forgotten.
+            # The server omitted the list around one call.
             calls = [calls]
         if not isinstance(calls, list):
             raise WireError("/choices/0/delta/tool_calls", "array", kind_of(calls))
@@ -335,7 +327,6 @@ class DeltaReader:
         events.append(PartEnded(self.index))
 
     def end(self, events: list[Event]) -> None:
-        """End whatever is open."""
         if self._inline is not None:
             thought, text = self._inline.close()
             self._inline = None

@@ -1,17 +1,17 @@
-"""A client's stream: events to chunks (mapping.md §24, 25.1, 25.6).
+"""Encodes a client's Chat stream: events to chunks (mapping.md §24, 25.1, 25.6).
 
-    event                  frames
-    Started                chunk with the role
-    PartStarted            call: opening fragment; others: nothing yet
-    PartGrew               one chunk; text that stands apart from earlier text is preceded by a blank line
-    PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`;
-                           reasoning of this protocol: what stands beside its text; a proof: on its call
-    Stopped, UsageReported, ChoicesTold remembered
-    Ended                  [sealed turn], finish chunk, [further choices], [usage chunk], [DONE]
-    Failed                 error frame, and nothing after it
+event                  frames
+Started                chunk with the role
+PartStarted            call: opening fragment; others: none yet
+PartGrew               one chunk; text that is separate from earlier text is preceded by a blank line
+PartEnded              thinking: its details; cited text: its annotations; call without arguments: `{}`;
+                       reasoning of this protocol: the members beside its text; a signature: on its call
+Stopped, UsageReported, ChoiceReported   stored
+Ended                  [signed turn], finish chunk, [further choices], [usage chunk], [DONE]
+Failed                 error frame, without any frame after it
 
-Parts may overlap: the official accumulator merges calls by their index. The head of a chunk is written once per stream.
-"""
+Parts may overlap: the official accumulator merges calls by their index. The head of a chunk is encoded once per
+stream."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _encode_string = Encoder().encode
 
 
 class _Writer:
-    """One part while it is encoded: the bytes before and after each of its deltas."""
+    """The encoding of one part: the bytes before and after each of its deltas."""
 
     __slots__ = ("after", "before", "fold", "grown", "is_text", "length", "quoted", "start")
 
@@ -80,15 +80,13 @@ class _Writer:
         # Free text is quoted once more, inside the arguments of the function for its tool.
         self.quoted = isinstance(fold.part, ToolCall) and fold.part.form is InputForm.TEXT
         self.grown = False
-        # Of text, in characters: where it begins in the answer, and how long it is.
+        # Of text, in characters: its start in the response, and its length.
         self.is_text = isinstance(fold.part, Text)
         self.start = 0
         self.length = 0
 
 
 class ChatStreamEncoder:
-    """Writes one stream."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._translation = translation
         self._mint = mint
@@ -99,14 +97,13 @@ class ChatStreamEncoder:
         self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_requested else b"}\n\n")
         self._writers: dict[int, _Writer] = {}
         self._paragraphs = Paragraphs()
-        # The text length so far, in characters.
         self._text_length = 0
         self._reasoned = False
         self._refused = False
         self._calls = 0
         self._details = 0
         self._annotations = 0
-        # The numbers of calls by ID, and signatures that wait for theirs.
+        # The indexes of calls by ID, and signatures that wait for their call.
         self._numbers: dict[str, int] = {}
         self._signatures: dict[str, Seal] = {}
         self._usage: Usage | None = None
@@ -114,11 +111,9 @@ class ChatStreamEncoder:
         self._alternatives: tuple[JsonObject, ...] = ()
 
     def feed(self, event: Event) -> bytes:
-        """The frames that one event makes."""
         return _HANDLERS[type(event)](self, event)
 
     def run_form(self, index: int) -> FrameForm | None:
-        """The form of the frames that a run of this part makes."""
         writer = self._writers[index]
         return FrameForm(writer.before + b'"', b'"' + writer.after) if writer.before else None
 
@@ -139,7 +134,6 @@ class ChatStreamEncoder:
         return b'%b,"choices":[{"index":0,"delta":%b%b' % (self._head, encode(delta), self._tail)
 
     def _around(self, opening: bytes, closing: bytes) -> tuple[bytes, bytes]:
-        """The bytes around the one string of a delta."""
         return b'%b,"choices":[{"index":0,"delta":%b' % (self._head, opening), closing + self._tail
 
     def _open(self, event: PartStarted) -> bytes:
@@ -187,7 +181,7 @@ class ChatStreamEncoder:
         fragment: JsonObject = {
             "index": number,
             "id": part.call_id,
-            # The chunk type knows only functions, and the official accumulator fails on anything else.
+            # The chunk type has only functions, and the official accumulator fails on anything else.
             "type": "function",
             "function": {"name": name, "arguments": ""},
         }
@@ -217,7 +211,7 @@ class ChatStreamEncoder:
         return b""
 
     def _write(self, writer: _Writer, text: str, logprobs: JsonValue = None) -> bytes:
-        """One delta of a part; parts without a place in the stream write nothing."""
+        """One delta of a part. Parts that the stream cannot express write nothing."""
         if not text or not writer.before:
             return b""
         lead = b""
@@ -277,7 +271,7 @@ class ChatStreamEncoder:
             return self._delta({"reasoning_details": [*entries]}) if entries else b""
         if is_call_signature(part):
             return self._close_signature(seal)
-        # The text was sent before the spelling of its provider was known. The members next to it were not.
+        # The text was sent before its provider's member was known. The members next to it were not.
         beside: JsonObject = {}
         write_native([part], beside)
         delta: JsonObject = {key: value for key, value in beside.items() if key not in REASONING_FIELDS}
@@ -339,12 +333,12 @@ class ChatStreamEncoder:
         return b"".join(frames)
 
     def _choice(self, number: int, choice: JsonObject) -> bytes:
-        """A further choice in one delta; only calls have another form in streams."""
+        """A further choice in one delta. Only calls have another form in streams."""
         message = choice.get("message")
         delta: JsonObject = dict(message) if isinstance(message, dict) else {}
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
-            # First, at the usual position; the index is its own, not the server's.
+            # First, in the usual order. The index is the choice's own, not the server's.
             delta["tool_calls"] = [
                 {"index": place, **call} | {"index": place} if isinstance(call, dict) else call
                 for place, call in enumerate(calls)
@@ -374,7 +368,7 @@ class ChatStreamEncoder:
         return error_frame(event.failure)
 
 
-# Of the class, and not of each encoder, which would hold itself by them.
+# In the class: a table of bound methods in each encoder would be a reference cycle.
 _HANDLERS: dict[type, Callable[..., bytes]] = {
     PartGrew: ChatStreamEncoder._grow,
     Started: ChatStreamEncoder._start,

@@ -20,7 +20,7 @@ from dragoman.wire.json import kind_of
 
 
 class ThinkingRun:
-    """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
+    """One run of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
 
     __slots__ = (
         "_blocks",
@@ -50,7 +50,6 @@ class ThinkingRun:
         self._signed = False
 
     def take(self, delta: JsonObject) -> str:
-        """Read the reasoning members of a delta and give the text that is new."""
         stated_text = ""
         for field in REASONING_FIELDS:
             value = delta.get(field)
@@ -90,7 +89,6 @@ class ThinkingRun:
         )
 
     def _new(self, text: str, stated_text: str, *, signed: bool) -> str:
-        """The part of a structured text that was not emitted before."""
         since = "".join(self.pieces[self._since :])
         self._since = len(self.pieces) + bool(stated_text)
         if stated_text or not text:
@@ -114,7 +112,6 @@ class ThinkingRun:
         return text
 
     def seal(self, target: TargetModel) -> Seal:
-        """The seal under which this reasoning returns to the provider."""
         beside = Structured(
             details=self._details.merged(),
             blocks=self._blocks.merged(),
@@ -125,7 +122,7 @@ class ThinkingRun:
         return text_seal(self.stated, "".join(self.pieces), beside, target)
 
     def _merged_part(self) -> JsonObject:
-        """The thinking that stood in the content, as one part; texts that follow each other are one."""
+        """The thinking in the content, as one part with consecutive texts joined."""
         part: JsonObject = {"type": "thinking", **(self._part or {})}
         texts = [piece for piece in self._part_pieces if isinstance(piece, str)]
         if len(texts) == len(self._part_pieces):

@@ -1,8 +1,8 @@
-"""Calls of a stream, assembled from fragments (S15) and ended where the wire states no end (S2). A call is emitted when
-its name is known: a declared tool, or once any other data has arrived. Arguments that cannot begin a value, and
-complete the waiting call, belong to that one. A complete call that opens again at another index is another one once
-other arguments arrive, because some servers give one ID to all. A second value for a full call, one value split over
-calls, or a doubt between two breaks the stream: wrong arguments must never be run."""
+"""Assembles the calls of a stream from fragments (S15), and ends calls where the protocol states no end (S2). A call is
+emitted when its name is known: a declared tool, or once any other data has arrived. Arguments that cannot begin a
+value, and complete the waiting call, belong to that call. A complete call that opens again at another index is another
+call once other arguments arrive, because some servers give one ID to all. The stream fails on a second value for a full
+call, one value split over calls, or an ambiguity between two calls: wrong arguments must never be run."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ from dragoman.rules.tool_table import report_bent, unwrapper_for
 from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})
-# No tool has a longer one, however many pieces it comes in.
+# Maximum length of a tool name, in any number of fragments.
 _MAX_NAME_LENGTH = 1024
 _SURPLUS = "more arguments came after a whole value"
 _ARGUMENTS = "/choices/0/delta/tool_calls/0/function/arguments"
 _NAME = "/choices/0/delta/tool_calls/0/function/name"
-# Of an index in a text; more would be no index.
 _DIGITS = 10
 # No value begins with these.
 _INSIDE = ("}", "]", ":", ",")
@@ -50,8 +49,6 @@ _NOTHING = (None, "")
 
 
 class CallAssembly:
-    """All calls of one answer."""
-
     def __init__(
         self,
         translation: TranslationContext,
@@ -72,21 +69,19 @@ class CallAssembly:
         # Calls that opened since another item began, and calls with a placeholder that other calls followed.
         self._latest: list[StreamedCall] = []
         self._may_grow: list[StreamedCall] = []
-        # Calls with changes since `end`.
         self._changed: dict[StreamedCall, None] = {}
         self._restated = Restated()
-        # Arguments that are no whole value, of calls that ended, and whether they are one together.
+        # Incomplete arguments of ended calls, and whether they form one value together.
         self._broken: list[str] = []
         self._broken_together = Completeness()
         self._ids: set[str] = set()
-        # Complete calls that opened again at another index, by index, and the arguments there since.
+        # Complete calls that opened again at another index, by index, with the arguments there since.
         self._twins: dict[int, tuple[StreamedCall, ArgumentAssembler]] = {}
         self.any_announced = False
-        # The call that grew last by `next`.
         self._growing: StreamedCall | None = None
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
-        """The one event of a fragment that only has more arguments, exactly as `take` emits it; None for others."""
+        """The one event of a fragment that only has more arguments, like in `take`; None for others."""
         if type(fragment) is not dict:
             return None
         inner, index = fragment.get("function"), fragment.get("index")
@@ -110,7 +105,7 @@ class CallAssembly:
 
     @property
     def runs(self) -> bool:
-        """Whether arguments in any number of fragments, except such as may end them, only extend the call."""
+        """Whether arguments in any number of fragments only extend the call, except fragments that may end them."""
         return self._growing is not None and self._growing.quick is not None
 
     def grown_by(self, run: TextRun) -> PartGrew:
@@ -121,7 +116,6 @@ class CallAssembly:
         return PartGrew(call.part_index, ArgumentsRun(run.text, run.strings))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
-        """Take one fragment of one call."""
         inner = fragment.get("function")
         custom = bool(fragment.get("custom")) and not (isinstance(inner, dict) and any(inner.values()))
         if custom:
@@ -145,7 +139,7 @@ class CallAssembly:
             call, name = None, self._matcher.loose
         if call is None:
             if not (given or name or arguments.strip()):
-                # Some servers put an empty call into every answer.
+                # Some servers put an empty call into every response.
                 self._unknowns.members(inner, _INNER)
                 self._unknowns.members(fragment, EXPECTED_MEMBERS)
                 return
@@ -174,7 +168,7 @@ class CallAssembly:
             self._report(call, fragment)
 
     def _is_twin(self, call: StreamedCall, index: int, arguments: str) -> bool:
-        """Whether a whole call is opened again, at an index where no call was."""
+        """Whether a complete call is opened again, at an unused index."""
         return (
             index not in self._matcher.by_index
             and self._matcher.is_finished(call)
@@ -182,7 +176,7 @@ class CallAssembly:
         )
 
     def _take_twin(self, index: int, arguments: str, events: list[Event]) -> None:
-        """More arguments of a whole call that was opened again: the same are nothing, others make another call."""
+        """More arguments of a complete call that was opened again. Equal ones are ignored, others make another call."""
         assembler = self._twins[index][1]
         assembler.take(arguments, _ARGUMENTS)
         if not assembler.silent and assembler.complete() and not assembler.in_doubt:
@@ -199,7 +193,7 @@ class CallAssembly:
             self._grow(other, arguments, events)
 
     def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
-        """Read a call of a full message after its fragments: it is new only if no fragment had it."""
+        """Read a call of a full message after its fragments. It is new only if no fragment had it."""
         inner = fragment.get("function")
         if isinstance(inner, dict) and not self._matcher.by_id.get(_word(fragment.get("id"), "id")):
             name = _word(inner.get("name"), "name")
@@ -230,7 +224,7 @@ class CallAssembly:
         self._unknowns.members(fragment, call.expected_members, at)
 
     def move_on(self, events: list[Event], *, to_call: bool = False) -> None:
-        """Something else begins: calls that are whole end, so that nothing waits behind them."""
+        """Another part begins: end complete calls, so that nothing waits behind them."""
         passed, self._latest = self._latest, []
         if not to_call:
             passed, self._may_grow = self._may_grow + passed, []
@@ -244,13 +238,12 @@ class CallAssembly:
             if call.part_index < 0 or not call.arguments.complete() or call.arguments.in_doubt:
                 continue
             if to_call and call.arguments.silent:
-                # Calls that are announced together may all get their arguments later.
+                # Calls that are emitted together may all get their arguments later.
                 self._may_grow.append(call)
             else:
                 self._end(call, events)
 
     def end(self, events: list[Event]) -> None:
-        """No more fragments come."""
         for index in tuple(self._twins):
             self._end_twin(index, events)
         changed, self._changed = sorted(self._changed, key=attrgetter("number")), {}
@@ -269,8 +262,8 @@ class CallAssembly:
                 self._ledger.dropped(Feature.ARGUMENTS, part_place(call.part_index), _SURPLUS)
 
     def _check_pieces(self, calls: list[StreamedCall]) -> None:
-        """Reject one value that is split over several calls, or arguments of one call that were taken for another's
-        repetition."""
+        """Reject one value that is split over several calls, or arguments of one call that were taken for a repetition
+        of another's."""
         if any(call.robbed and (lacks(call) or not call.arguments.complete()) for call in calls):
             raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
         new = [call for call in calls if not (call.custom or call.arguments.silent or call.arguments.complete())]
@@ -285,9 +278,9 @@ class CallAssembly:
             raise WireError(_ARGUMENTS, "arguments that begin a value", "pieces of one in several calls")
 
     def _lose(self, call: StreamedCall, bare: bool) -> None:
-        """A call without a name cannot be run."""
+        """Drop a call without a name, which cannot be run."""
         if bare and not self._relayed and not call.arguments.silent:
-            # They may well be the arguments that another call is without.
+            # These may be the arguments that another call lacks.
             raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
         if call.extras is not None:
             self._unknowns.members(call.extras.fields, ())
@@ -296,12 +289,12 @@ class CallAssembly:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the last call lacks the end of its arguments."""
+        """Whether the last call has incomplete arguments."""
         last = self._matcher.calls[-1] if self._matcher.calls else None
         return last is not None and not last.custom and not last.arguments.silent and not last.arguments.complete()
 
     def _returned(self, arguments: str, events: list[Event]) -> str:
-        """The own arguments of an opening fragment: the end of the previous call's arguments is returned to that
+        """The own arguments of an opening fragment. The end of the previous call's arguments is returned to that
         call."""
         waiting = None if arguments.lstrip()[:1] == "{" else self._matcher.waiting()
         if (
@@ -315,7 +308,6 @@ class CallAssembly:
         return ""
 
     def _touch(self, call: StreamedCall) -> None:
-        """Record a change of a call."""
         self._changed[call] = None
         self._restated.change(call)
 
@@ -343,7 +335,7 @@ class CallAssembly:
         return call
 
     def _name(self, call: StreamedCall, name: str) -> None:
-        """Set the name once; different pieces are joined while nothing else is known of the call."""
+        """Set the name once. Fragments are joined while nothing else is known of the call."""
         if not call.name:
             call.name = name
             return
@@ -351,7 +343,7 @@ class CallAssembly:
         if declared(call.name):
             return
         if call.part_index < 0 and call.arguments.silent and len(call.name) < _MAX_NAME_LENGTH:
-            # Some servers send the whole text so far each time.
+            # Some servers send the full text so far each time.
             whole = name.startswith(call.name) and not declared(call.name + name)
             call.name = name if whole or declared(name) else call.name + name
         elif not self._relayed and (declared(name) or declared(call.name + name)):
@@ -424,7 +416,7 @@ class CallAssembly:
 
 
 def _only_continues(fragment: JsonObject, inner: JsonObject) -> bool:
-    """Whether a fragment is no opening, though it has an empty id, an empty name or a type."""
+    """Whether a fragment is a continuation, even with an empty ID, an empty name or a type."""
     if fragment.get("id") not in _NOTHING or inner.get("name") not in _NOTHING or fragment.get("custom"):
         return False
     return fragment.keys() <= EXPECTED_MEMBERS and inner.keys() <= _INNER
@@ -439,7 +431,6 @@ def _word(value: JsonValue, key: str) -> str:
 
 
 def _number(index: JsonValue) -> int | None:
-    """An index as servers spell it: a number, whole in some way, or a text of one."""
     if index is None or type(index) is int:
         return index
     number = float(index) if isinstance(index, Number | float) else None

@@ -1,11 +1,11 @@
-"""Inline reasoning: `<think>…</think>` at the start of an answer's text, whole or in pieces (V8); Gemini: `<thought>`.
+"""Inline reasoning: splits `<think>…</think>` from the start of a response's text, full or streamed (V8). Gemini uses
+`<thought>`.
 
-START   --opening tag complete-->  INSIDE  --closing tag complete-->  BREAK  --text that is no line break-->  OUTSIDE
-   |                                  ^---------the tag once more-------'                                       ^
-   `----anything else-------------------------------------------------------------------------------------------'
+START   --opening tag complete-->  INSIDE  --closing tag complete-->  BREAK  --text other than line breaks-->  OUTSIDE
+   |                                  ^---------the tag once more-------'                                        ^
+   `----any other text-------------------------------------------------------------------------------------------'
 
-Bedrock writes each piece of reasoning in tags of its own: https://github.com/browseros-ai/BrowserOS/issues/167
-"""
+Bedrock encloses each piece of reasoning in tags of its own: https://github.com/browseros-ai/BrowserOS/issues/167"""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from enum import Enum
 from dragoman.protocols.openai_chat.reasoning import StatedReasoning
 
 THOUGHT = "<thought>"
-# The closing tag of each opening tag.
 _TAGS = {"<think>": "</think>", THOUGHT: "</thought>", "<reasoning>": "</reasoning>"}
 
-# Where inline reasoning stood; it is not sent back, servers strip it from history themselves.
+# Inline reasoning is not sent back: servers remove it from history themselves.
 INLINE = StatedReasoning("content", "")
 
 
@@ -29,20 +28,20 @@ class _State(Enum):
 
 
 class InlineThinking:
-    """Splits text as it arrives into reasoning and content, and buffers a possible tag."""
+    """Splits text as it arrives into reasoning and content, and holds a possible tag."""
 
     __slots__ = ("_blanks", "_held", "_state", "_tag")
 
     def __init__(self) -> None:
         self._state = _State.START
-        # Whitespace before the first word, and a possible tag.
+        # White space before the first word, and a possible tag.
         self._blanks: list[str] = []
         self._held = ""
         self._tag = ""
 
     @property
     def over(self) -> bool:
-        """Whether all that comes now is answer."""
+        """Whether all further text is content."""
         return self._state is _State.OUTSIDE
 
     def feed(self, text: str) -> tuple[str, str]:
@@ -64,7 +63,7 @@ class InlineThinking:
             self._state = _State.INSIDE
             self._tag = tag
             text = opening[len(tag) :]
-        # Where the unread part begins: there may be many tags.
+        # The start of the unread part: there may be many tags.
         at = 0
         while True:
             if self._state is _State.INSIDE:
@@ -79,7 +78,6 @@ class InlineThinking:
                 self._state = _State.BREAK
             at = _after_breaks(text, at)
             if len(text) - at < len(self._tag) and self._tag.startswith(text[at:]):
-                # Empty, or a possible tag.
                 self._held = text[at:]
                 return "".join(thoughts), ""
             if not text.startswith(self._tag, at):
@@ -89,7 +87,7 @@ class InlineThinking:
             at += len(self._tag)
 
     def close(self) -> tuple[str, str]:
-        """Return the buffered text, which no more text can complete."""
+        """Return the held text, which no more text can complete."""
         held, self._held = self._held, ""
         if self._state is _State.START:
             return "", "".join([*self._blanks, held])
@@ -111,7 +109,7 @@ def _begun(text: str, tag: str) -> int:
 
 
 def split_thinking(content: str) -> tuple[str | None, str]:
-    """Split a whole text; the first is None if it does not begin with reasoning."""
+    """Split a full text. The first result is None if it does not begin with reasoning."""
     splitter = InlineThinking()
     thought, text = splitter.feed(content)
     rest = splitter.close()

@@ -1,4 +1,4 @@
-"""Tools and tool choice, decoded: function, custom and legacy tools, nested and flat (mapping.md §7, §8)."""
+"""Decodes tools and tool choice: function, custom and legacy tools, nested and flat (mapping.md §7, §8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.wire.json import kind_of
 
 
 def decode_tool(value: JsonValue, path: Path, index: int) -> ToolSpec:
-    """One declaration out of the list at `path`; a flat one, as Responses has it, is taken too."""
+    """One declaration of the list at `path`. A flat one, as in Responses, is accepted, too."""
     if type(value) is not dict:
         raise WireError(render_path((path, index)), "object", kind_of(value))
     plain = plain_function(value)
@@ -33,7 +33,7 @@ _FUNCTION = frozenset({"name", "description", "parameters", "strict"})
 
 
 def plain_function(tool: JsonObject) -> FunctionTool | None:
-    """A nested function of the usual members, exactly as `read_tool` reads it; None if it is anything else."""
+    """A nested function with the usual members, decoded like in `read_tool`; None for any other."""
     function = tool.get("function")
     if len(tool) != 2 or tool.get("type") != "function" or type(function) is not dict:
         return None
@@ -52,12 +52,11 @@ def plain_function(tool: JsonObject) -> FunctionTool | None:
 
 
 def read_tool(tool: Fields) -> ToolSpec:
-    """One declaration, member by member."""
     kind = tool.kind()
     if kind is None:
         kind = "custom" if "custom" in tool.value else "function"
     elif kind == "custom" and "input_schema" in tool.value:
-        # A function in the form of the Messages protocol, as some agents send it (`messages`).
+        # A function in the form of Messages, which some agents send (`messages`).
         kind = "function"
     if kind == "function":
         return _decode_function(tool)
@@ -68,7 +67,7 @@ def read_tool(tool: Fields) -> ToolSpec:
 
 
 def _inside(tool: Fields, key: str) -> Fields:
-    """The object that holds the declaration's members: the nested one, or the declaration itself."""
+    """The object with the declaration's members: the nested one, or the declaration itself."""
     return tool.fields(key) if tool.value.get(key) is not None else tool
 
 
@@ -124,7 +123,7 @@ def decode_legacy_function(function: Fields) -> FunctionTool:
 
 
 def decode_search(options: Fields) -> WebSearchTool:
-    """`web_search_options`: the provider's search, with the place nested one deeper than elsewhere."""
+    """`web_search_options`: the hosted search, whose location is nested one level deeper than elsewhere."""
     location = options.optional_fields("user_location")
     place: JsonObject | None = None
     if location is not None:
@@ -176,7 +175,7 @@ def decode_choice(request: Fields) -> ToolChoice | None:
 
 
 def decode_parallel(request: Fields) -> bool | None:
-    """`parallel_tool_calls`, or its counterpart in a tool choice of the Messages protocol."""
+    """`parallel_tool_calls`, or its counterpart in a tool choice of Messages."""
     flag = request.optional_flag("parallel_tool_calls")
     choice = request.value.get("tool_choice")
     if flag is None and isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:
@@ -192,7 +191,7 @@ def _decode_ref(ref: Fields, kind: str) -> ToolRef:
 
 
 def decode_legacy_choice(request: Fields) -> ToolChoice | None:
-    """`function_call` of a request: a word, or an object with a name."""
+    """`function_call` of a request: a string, or an object with a name."""
     value = request.raw("function_call")
     if value is None:
         return None
@@ -206,7 +205,6 @@ def decode_legacy_choice(request: Fields) -> ToolChoice | None:
 
 
 def write_custom(tool: TextTool, name: str) -> JsonObject:
-    """The inside of a custom tool's declaration."""
     written = present({"name": name, "description": tool.description})
     if tool.syntax is not None:
         written["format"] = {"type": "grammar", "grammar": {"syntax": tool.syntax, "definition": tool.definition or ""}}
@@ -214,7 +212,7 @@ def write_custom(tool: TextTool, name: str) -> JsonObject:
 
 
 def write_search(tool: WebSearchTool) -> JsonObject:
-    """`web_search_options` without what only its origin knows."""
+    """`web_search_options` without members that only its own protocol has."""
     written = present({"search_context_size": tool.context_size})
     if tool.location is not None:
         place: JsonObject = {key: value for key, value in tool.location.items() if key != "type" and value is not None}

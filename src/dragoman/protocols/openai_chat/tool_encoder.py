@@ -1,4 +1,4 @@
-"""Tools and tool choice of other protocols, written for a provider of this one (mapping.md §7, §8, §13)."""
+"""Encodes tools and tool choice of other protocols for a Chat provider (mapping.md §7, §8, §13)."""
 
 from __future__ import annotations
 
@@ -36,19 +36,17 @@ _NOT_WRAPPED = Wrapped.NOT
 
 
 class EncodedTools(ToolDeclarations, kw_only=True):
-    """The encoded tools of a request: declarations, the provider's search, and the table of names."""
+    """The encoded tools of a request: declarations, the hosted search, and the table of names."""
 
     written: JsonList
     search: JsonObject | None = None
 
     def copy(self) -> EncodedTools:
-        """The same, of which some may be left out."""
+        """A copy, from which tools may be removed."""
         return replace(self)
 
 
 class ToolEncoder:
-    """Writes another protocol's tools for a provider of this one."""
-
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         self._origin = request.origin
         self._target = target
@@ -58,7 +56,6 @@ class ToolEncoder:
         self._unsupported: tuple[Feature, str, Place] | None = None
 
     def encode(self, tools: list[tuple[ToolSpec, Place]]) -> EncodedTools:
-        """All tools, each with its place in the request."""
         for tool, at in tools:
             if type(tool) is FunctionTool:
                 self._function(tool, at)
@@ -95,7 +92,7 @@ class ToolEncoder:
         self._ledger.dropped(feature, at, f"this provider has no {name}")
 
     def _add(self, tool: FunctionTool | TextTool, wrapped: Wrapped, at: Place) -> ToolEntry | None:
-        """Enter a tool into the table; None if it was declared before."""
+        """Add a tool to the table; None if it was declared before."""
         if not tool.name:
             raise refused(Feature.TOOL_NAME, at, "a tool needs a name")
         table = self._tools.table
@@ -110,7 +107,6 @@ class ToolEncoder:
         return entry
 
     def _report(self, tool: FunctionTool | TextTool, entry: ToolEntry, at: Place) -> None:
-        """Report what a declaration cannot express here."""
         ledger = self._ledger
         if tool.callers is not None and "direct" not in tool.callers:
             raise refused(Feature.TOOL_OPTIONS, at, f"{tool.name!r} excludes calls by the model itself")
@@ -149,7 +145,7 @@ class ToolEncoder:
         self._tools.written.append({"type": "function", "function": function})
 
     def _strict(self, function: JsonObject, tool: FunctionTool, at: Place) -> None:
-        """Between OpenAI's protocols `true` passes; from Messages only where the schema can be made legal (Z2)."""
+        """OpenAI's other protocol has the same flag. A schema of Messages must be made valid first (Z2)."""
         if self._origin != ANTHROPIC:
             function["strict"] = True
             return
@@ -199,7 +195,6 @@ class ToolEncoder:
 
 
 def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonValue:
-    """`tool_choice` for a provider of this protocol (mapping.md §8)."""
     drop_extras(choice.extras, ("tool_choice",), ledger)
     if not target.capabilities.forced_choice and is_forced(choice):
         ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "this model cannot be forced: auto")
@@ -235,7 +230,7 @@ def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, 
 
 
 def _restrict_to(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
-    """Declare no others than the chosen ones, if any of them is declared at all."""
+    """Remove all but the chosen tools, if any of them is declared."""
     names = {tools.table.wire(ref.name or "", ref.namespace) for ref in chosen}
     remaining = [tool for tool in tools.written if _wire_name(tool) in names]
     if remaining:
@@ -244,7 +239,6 @@ def _restrict_to(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
 
 
 def is_forced(choice: ToolChoice) -> bool:
-    """Whether the model must call something."""
     return choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED, ChoiceMode.HOSTED) or choice.required
 
 
@@ -267,7 +261,7 @@ def _wire_name(tool: JsonValue) -> str | None:
     return None
 
 
-# Members that hold values and not schemas.
+# Members that hold values, not schemas.
 _VALUES = frozenset({"enum", "const", "default", "examples"})
 
 

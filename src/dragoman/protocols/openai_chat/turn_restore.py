@@ -1,6 +1,6 @@
-"""Restores reasoning in turns of clients that send back only content and calls (mapping.md V4), from the signed
-reasoning of the earlier response. A turn is found by the id of its first call; since ids like `call_0` recur, a digest
-of text and calls must match. Restored reasoning is sent and reported as if the client had sent it."""
+"""Turn restore: adds the signed reasoning of the earlier response to turns of clients that send back only content and
+calls (mapping.md V4). The ID of its first call identifies a turn. IDs like `call_0` recur, so a digest of text and
+calls must match, too. Restored reasoning is sent and reported as if the client had sent it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 
 
 class _Content(Struct, frozen=True, kw_only=True, array_like=True):
-    """A cached turn in stored form; `exact` means that its calls must match literally."""
+    """A cached turn in stored form. `exact` means that its calls must match literally."""
 
     protocol: str
     vendor: str
@@ -63,7 +63,7 @@ def build_cached_turn(response: Response, translation: TranslationContext) -> Ca
     turn = seal_turn(response.parts, response.origin, translation)
     if turn is not None:
         if len(sealed) < len(carried):
-            # The exact turn holds reasoning, too, that its own provider would not take back.
+            # The exact turn also has reasoning that its own provider would not accept back.
             return None
         entries.append(turn_entry(turn))
     content = _Content(
@@ -86,12 +86,11 @@ def lacking(body: bytes) -> list[str]:
             return []
         return list(dict.fromkeys([turn.calls[0][0] for turn in _bare_turns(body)]))
     except (WireError, RecursionError, UnicodeError):
-        # The translation reports what is wrong with it.
         return []
 
 
 def restore(body: bytes, cached: Mapping[str, bytes], protocol: str, target: TargetModel) -> bytes:
-    """The request with the turns that were found for it, each once, where this provider issued them and they fit."""
+    """Restore cached turns in a request, each once, if this provider issued them and they match."""
     contents = {call_id: _read(encoded) for call_id, encoded in cached.items()}
     waiting = {
         call_id: content
@@ -140,7 +139,6 @@ def _with_details(message: bytes, details: bytes) -> bytes:
     return with_member(message, DETAILS, details)
 
 
-# A call: its id, its name, its arguments.
 _Call = tuple[str, str, str]
 
 
@@ -168,7 +166,7 @@ def _bare_turns(body: bytes) -> Iterator[_BareTurn]:
 
 
 def _client_calls(calls: JsonValue) -> list[_Call]:
-    """The calls of a client's message; none if one of them cannot be read."""
+    """The calls of a client's message; none if one of them is unreadable."""
     entries: list[_Call] = []
     for call in calls if isinstance(calls, list) else ():
         entry = _client_call(call) if isinstance(call, dict) else None
@@ -190,13 +188,12 @@ def _client_call(call: JsonObject) -> _Call | None:
 
 
 def _response_call(call: ToolCall) -> _Call:
-    """A call of a response as the client has it; streams send free text as the function for its tool."""
+    """A call of a response in the client's form. Streams send free text as the function for its tool."""
     text = call.form is InputForm.TEXT
     return call.call_id, client_name(call), wrap_input(call.arguments) if text else or_empty(call.arguments)
 
 
 def _text(parts: tuple[Part, ...]) -> str:
-    """The text of an answer as the client has it."""
     pieces: list[str] = []
     paragraphs = Paragraphs()
     for part in parts:
@@ -210,7 +207,7 @@ def _text(parts: tuple[Part, ...]) -> str:
 
 
 def _digest(text: str, calls: list[_Call], *, exact: bool) -> bytes:
-    """The digest that identifies a turn; clients that re-encode arguments change the whitespace."""
+    """The digest that identifies a turn. Clients that re-encode arguments change the white space."""
     entries: JsonList = [
         [call_id, name, arguments if exact else _spelled(arguments)] for call_id, name, arguments in calls
     ]

@@ -1,4 +1,4 @@
-"""Turns of another protocol's conversation as messages of this one (mapping.md §4-§6)."""
+"""Encodes turns of another protocol's conversation as Chat messages (mapping.md §4-§6)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.tool_table import ToolTable
 from dragoman.rules.translated_parts import HistoryEncoding
 
-# Enum members are slow to look up, and these are needed for every turn.
+# Bound once: looking up an enum member is slow, and every turn needs these.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS
 _JSON = InputForm.JSON
 
 
 class TurnEncoder:
-    """Writes the arranged turns of another protocol's request as messages."""
-
     def __init__(
         self, target: TargetModel, table: ToolTable, ledger: Ledger, history: HistoryEncoding | None = None
     ) -> None:
@@ -62,14 +60,12 @@ class TurnEncoder:
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
-        # The location of the present turn.
         self._turn_at: Place = ("messages",)
         self._write_message = self._written.append if target.capabilities.user_after_tool else self._write_after_result
-        # Whether the user turn that is being encoded has a call.
         self._called = False
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
-        """All messages; `closing` is one more instruction of this library's own."""
+        """All messages. `closing` is an additional instruction of this library."""
         self._instructions(instructions, closing)
         if self._history is not None:
             self._begin_history(self._history)
@@ -111,7 +107,6 @@ class TurnEncoder:
 
     def _instructions(self, instructions: tuple[Text, ...], closing: str | None) -> None:
         if len(instructions) == 1 and closing is None and is_plain(instructions[0]):
-            # Nearly all instructions are one text.
             only = self._without_telemetry(instructions[0].text, ("instructions", 0))
             if only:
                 self._written.append({"role": "system", "content": only})
@@ -159,7 +154,7 @@ class TurnEncoder:
         if self._history is not None and not self._capabilities.system_anywhere:
             # It may be joined to the instructions, which are not part of the history.
             self._history.is_prefix = False
-        # The two roles are one thing where a server knows only the older one.
+        # Servers without the developer role get the system role.
         developer = turn.kind is TurnKind.DEVELOPER and self._capabilities.developer_role
         if not self._capabilities.system_anywhere and self._written:
             self._join_leading(texts)
@@ -167,7 +162,7 @@ class TurnEncoder:
         self._write_message({"role": "developer" if developer else "system", "content": joined_content(texts)})
 
     def _join_leading(self, texts: list[JsonObject]) -> None:
-        """Servers that require one system message, at the start, get the leading ones joined."""
+        """Join the leading system messages, for servers that require one system message at the start."""
         leading = self._written[0]
         if isinstance(leading, dict):
             existing = leading["content"]
@@ -179,7 +174,6 @@ class TurnEncoder:
     def _user(self, turn: Turn) -> None:
         self._begun = True
         if len(turn.parts) == 1 and not self._attached:
-            # Nearly every message of a user is one text.
             only = turn.parts[0]
             if type(only) is Text and is_plain(only):
                 self._write_message({"role": "user", "content": only.text})
@@ -220,7 +214,6 @@ class TurnEncoder:
         return SUMMARY_OPENING + part.summary
 
     def _flush(self) -> None:
-        """Write media of tool results before anything that is no user message."""
         self._write_message({"role": "user", "content": [*self._attached]})
         self._attached = []
 
@@ -253,7 +246,7 @@ class TurnEncoder:
             elif isinstance(part, Thinking):
                 text.apart = True
                 if part.seal is None or part.seal.origin != NAME:
-                    # In a history from elsewhere that is all of it.
+                    # In a history from another issuer, this is all reasoning.
                     self._ledger.dropped(Feature.THINKING, at, NOT_ISSUED)
                     continue
                 if echo is None:
@@ -289,7 +282,7 @@ class TurnEncoder:
         return Echo(self._target, self._ledger, in_turn=self._called or ToolCall in map(type, parts))
 
     def _other(self, part: Part, at: Place, text: AssistantText) -> None:
-        """A part of an assistant's turn that this protocol has no form for."""
+        """A part of an assistant turn that this protocol cannot express."""
         if isinstance(part, HostedCall | HostedResult):
             self._ledger.dropped(HOSTED_FEATURES[part.kind], at, "what another provider ran itself is not carried over")
         elif isinstance(part, Foreign):
@@ -314,7 +307,6 @@ class TurnEncoder:
         return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
 
     def _report_call(self, part: ToolCall, at: Place) -> None:
-        """Report what a call cannot express here."""
         if part.extras is not None and "type" in part.extras.fields:
             self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as a function call")
         else:
@@ -329,7 +321,6 @@ class TurnEncoder:
             if type(part) is not ToolResult:
                 continue
             if len(part.parts) == 1 and part.extras is None and part.cache is None and not part.is_error:
-                # Nearly every result is one text.
                 only = part.parts[0]
                 if type(only) is Text and is_plain(only):
                     call_id = part.call_id if fits(part.call_id) else ids.call_id(part.call_id, self._id_rule)
@@ -338,7 +329,7 @@ class TurnEncoder:
             self._result(part, at)
 
     def _result(self, result: ToolResult, at: Place) -> None:
-        """A `tool` message of text; media follow in the user message after all of them (mapping.md §6)."""
+        """A `tool` message of text. Media follow in the user message after all results (mapping.md §6)."""
         if result.extras is not None and "type" in result.extras.fields:
             self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as text")
         else:
@@ -367,7 +358,7 @@ class TurnEncoder:
         self._written.append({"role": "tool", "tool_call_id": call_id, "content": joined_content(content)})
 
     def _prefill(self, turns: list[Turn]) -> None:
-        """A last assistant message: only servers with an option for it go on where it stops (T14)."""
+        """A last assistant message: only servers with an option for it continue it (T14)."""
         last = self._written[-1] if self._written else None
         if not isinstance(last, dict) or last.get("role") != "assistant":
             return
@@ -380,7 +371,6 @@ class TurnEncoder:
 
 
 def _add_text(message: JsonObject, text: str) -> None:
-    """Let a message end with one more paragraph."""
     content = message["content"]
     if isinstance(content, list):
         content.append({"type": "text", "text": text})
@@ -389,20 +379,19 @@ def _add_text(message: JsonObject, text: str) -> None:
 
 
 class AssistantText:
-    """Text of an assistant message: adjacent blocks are glued, a blank line where `apart` is set (T11)."""
+    """Text of an assistant message. Adjacent blocks are joined directly, with a blank line if `apart` is set (T11)."""
 
     __slots__ = ("_at", "_ends_with_text", "_in_parts", "_parts", "apart")
 
     def __init__(self) -> None:
         self._parts: list[JsonObject] = []
         self._in_parts = False
-        # Whether the last part is text.
         self._ends_with_text = False
         self._at: Place = ()
         self.apart = False
 
     def add(self, part: JsonObject, at: Place) -> None:
-        """Add text; another unit of the client's wire is another paragraph."""
+        """Add text. Another unit of the client's protocol is another paragraph."""
         if self._ends_with_text and (self.apart or self._at[:2] != at[:2]):
             part["text"] = "\n\n" + str(part["text"])
         self._at = at
@@ -411,13 +400,12 @@ class AssistantText:
         self._parts.append(part)
 
     def put(self, parts: list[JsonObject]) -> None:
-        """Add content parts that are no text: they keep text apart by themselves."""
+        """Add content parts other than text, which separate text by themselves."""
         self._parts += parts
         self._in_parts = True
         self._ends_with_text = False
 
     def content(self) -> JsonValue:
-        """The content member: null if there is none."""
         parts = self._parts
         if not parts:
             return None
@@ -432,7 +420,7 @@ class AssistantText:
 
 
 def joined_content(parts: list[JsonObject]) -> JsonValue:
-    """A string when every part is plain text, else the parts in order."""
+    """A string if every part is plain text, else the parts in order."""
     texts: list[str] = []
     for part in parts:
         text = part.get("text")

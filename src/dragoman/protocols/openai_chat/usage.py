@@ -1,4 +1,4 @@
-"""Token counts, both ways (mapping.md §18)."""
+"""Token counts of Chat, decoded and encoded (mapping.md §18)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.rules.counts import MAX_COUNT, PRICED, UsageMembers, count_of, inc
 from dragoman.rules.extras import drop_extras
 from dragoman.wire.peek import NULL, UNREADABLE, peeked
 
-# Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
+# Members in which servers report a count, in order of precedence: in the details, then beside the totals.
 #   input_tokens, output_tokens          proxies of Responses and Messages servers
 #   cached_tokens                        https://platform.kimi.ai/docs/api/chat
 #   prompt_cache_hit_tokens              https://api-docs.deepseek.com/api/create-chat-completion
@@ -29,7 +29,6 @@ from dragoman.wire.peek import NULL, UNREADABLE, peeked
 #                        https://github.com/vercel/ai/blob/main/packages/perplexity/src/convert-perplexity-usage.ts
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
-# The native locations of the counts.
 _NATIVE_MEMBERS = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
 
 
@@ -37,11 +36,11 @@ TokenCount: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_COUNT)]
 
 
 class _Count(Struct, frozen=True):
-    """One count: its names, and the detail members in which it may stand before the totals."""
+    """One count: its names, and the detail members that are read before the totals."""
 
     names: tuple[str, ...]
     details: tuple[str, ...] = ()
-    # The name and the place of all servers but a few; "" is next to the totals.
+    # The usual name and location; "" is next to the totals.
     name: str = ""
     place: str = ""
 
@@ -63,7 +62,7 @@ _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 
 
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
-    """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
+    """Token counts, made inclusive if a server counts cached input separately (U2-U4, U10)."""
     usual = decode_usual(usage, tier)
     return _decode_any(usage, tier, ledger) if usual is None else usual
 
@@ -75,7 +74,7 @@ _USUAL_OUTPUT = frozenset({_THINKING.name, "audio_tokens", "accepted_prediction_
 
 
 def decode_usual(usage: JsonObject, tier: str | None) -> Usage | None:
-    """Counts of the usual form, exactly as `_decode_any` reads them; None for any other."""
+    """Counts of the usual form, decoded like in `_decode_any`; None for any other form."""
     if not _USUAL_MEMBERS.issuperset(usage):
         return None
     prompt, completion, total = map(usage.get, _USUAL)
@@ -101,7 +100,7 @@ _NOT_USUAL = -1
 
 
 def _usual_detail(usage: JsonObject, wanted: _Count, names: frozenset[str], most: int, rest: JsonObject) -> int | None:
-    """A count among its usual details, whose others are added to the rest; `_NOT_USUAL` if they have another form."""
+    """A count among its usual details. The others are added to `rest`. `_NOT_USUAL` if they have another form."""
     details = usage.get(wanted.place)
     if details is None:
         return None
@@ -149,18 +148,15 @@ def _decode_any(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
 
 
 class _Reading:
-    """Counts of one answer while they are read."""
-
     __slots__ = ("_read", "_usage", "unread")
 
     def __init__(self, usage: JsonObject) -> None:
         self._usage = usage
-        # The members read at each location.
         self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
     def totals(self) -> tuple[int | None, int | None, int | None]:
-        """All input, all output and their sum, which nearly every server has in one place."""
+        """All input, all output and their sum, which nearly every server reports in one place."""
         prompt, completion, total = map(self._usage.get, _USUAL)
         if (
             type(prompt) is type(completion) is type(total) is int
@@ -171,11 +167,11 @@ class _Reading:
         return self.count(_PROMPT), self.count(_COMPLETION), self.count(_TOTAL)
 
     def count(self, wanted: _Count) -> int | None:
-        """The first of the members that holds a count."""
+        """The first member that holds a count."""
         name, place = wanted.name, wanted.place
         owner = self._usage.get(place) if place else self._usage
         if type(owner) is dict and type(usual := owner.get(name)) is int and 0 <= usual < MAX_COUNT:
-            # The first place of all, where nearly every server has it.
+            # The usual location of nearly every server.
             self._read[place].append(name)
             return usual
         return self._search(wanted)
@@ -200,13 +196,12 @@ class _Reading:
                     self.unread.append(f"{key}.{name}" if key else name)
                     continue
                 if name == wanted.name and key == wanted.place:
-                    # Under any other name it stays as it is, for the way home.
+                    # Under any other name it stays in the extras, for the way back.
                     self._read[key].append(name)
                 return count
         return None
 
     def rest(self) -> Extras | None:
-        """Members that the model lacks, or has under another name."""
         read = self._read[""]
         if len(read) == len(self._usage):
             return None
@@ -267,7 +262,7 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 # Lifetimes of cache writes differ between providers and are not reported (U5).
 _UNREPORTED = frozenset({"cache_creation", "cache_write_tokens_details"})
-# The native location of the number of searches; it has a loss of its own (U6).
+# The native location of the number of searches, whose loss has a feature of its own (U6).
 _SEARCHES = {"server_tool_use": "web_search_requests"}
 
 
@@ -295,8 +290,6 @@ class _OutputDetails(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Usual(Struct, forbid_unknown_fields=True, gc=False):
-    """Counts in the usual form."""
-
     prompt_tokens: TokenCount
     completion_tokens: TokenCount
     total_tokens: TokenCount
@@ -309,7 +302,7 @@ _TIER = Decoder(str)
 
 
 def usual_usage(members: UsageMembers) -> Usage | None:
-    """The token counts of a full response that need no rules, without what says nothing of them; None of others."""
+    """The token counts of a full response in the usual form, without extras; None for any other."""
     try:
         counts = _USUAL_COUNTS.decode(members.usage)
     except UNREADABLE:
@@ -325,7 +318,7 @@ def usual_usage(members: UsageMembers) -> Usage | None:
 
 
 def usage_of(response: JsonObject) -> Usage | None:
-    """The token counts of a full response that is otherwise not read; None if they cannot be."""
+    """The token counts of a full response, without decoding the rest; None if they are unreadable."""
     usage, tier = response.get("usage"), response.get("service_tier")
     if usage is None:
         usage = usage_in(response, None)

@@ -1,4 +1,4 @@
-"""OpenAI Responses: requests, responses, streams and errors, both ways. Rules of several protocols are in `rules`."""
+"""OpenAI Responses: requests, responses, streams and errors, decoded and encoded. Shared rules are in `rules`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_opena
 from dragoman.rules.retry_delays import encode_openai_limits
 from dragoman.wire.sse import comment
 
-# Every frame of a stream is parsed: the end of a broken one must repeat its content, so there is no `plain_end`.
+# Every frame of a stream is parsed, because the end of a broken one must repeat its content: there is no `plain_end`.
 CODEC = Codec(
     name=NAME,
     vendor=VENDOR,

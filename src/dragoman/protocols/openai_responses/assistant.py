@@ -1,4 +1,4 @@
-"""Assistant turns of another protocol's conversation as items of an input (T11, §11, §13)."""
+"""Encodes assistant turns of another protocol's conversation as input items (T11, §11, §13)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from dragoman.rules.seals import opens
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import encode_text
 
-# Members of enumerations by name cost a look-up each time.
+# Bound once, because looking up an enum member is slow.
 _TEXT, _JSON = InputForm.TEXT, InputForm.JSON
 
 
 class AssistantWriter:
-    """Writes assistant turns: items in the order of their parts, adjacent text of one message sharing one item."""
+    """Encodes assistant turns: items in the order of their parts. Adjacent texts of one message share one item."""
 
     def __init__(
         self, target: TargetModel, ledger: Ledger, table: ToolTable, content: InputWriter, items: JsonList
@@ -60,25 +60,23 @@ class AssistantWriter:
         self._inputs = content
         self._items = items
         self._rule = ID_RULES.get((NAME, target.capabilities.call_ids), RESPONSES)
-        # Calls that were written as free-text calls: their results are written alike.
+        # Calls that were encoded as free-text calls. Their results must have the same form.
         self.custom: set[str] = set()
-        # The message that is being collected: finished content, then the texts of the open part.
+        # The open message: finished content, then the texts of the open part.
         self._content: JsonList = []
         self._texts: list[Text] = []
         self._places: list[Place] = []
         self._message_id: str | None = None
         self._message_extras: JsonObject = {}
-        # Reasoning that waits for the item it led to; alone it would be refused.
+        # Reasoning that waits for the item after it: alone it would be rejected.
         self._thinking: list[JsonObject] = []
         self._thought_at: list[Place] = []
         self._call: tuple[HostedCall, Place] | None = None
         self._exact = False
         self._start = 0
-        # Number of IDs made of each seed.
         self._seeds: dict[str, int] = {}
 
     def write(self, turn: Turn) -> None:
-        """Add the items of one turn."""
         self._exact = turn.exact
         self._start = len(self._items)
         for index, part in enumerate(turn.parts):
@@ -105,12 +103,10 @@ class AssistantWriter:
         return not self.custom and not self._seeds
 
     def identity(self, value: str) -> str:
-        """The id of a call or of its result on this wire (N2)."""
+        """The ID of a call or result in this protocol (N2)."""
         if self._rule is RESPONSES and 0 < len(value) <= 64:
             return value
         return call_id(value, self._rule)
-
-    # Messages.
 
     def _text(self, part: Text, at: Place) -> None:
         if self._exact:
@@ -135,7 +131,7 @@ class AssistantWriter:
         self._content.append({"type": "refusal", "refusal": part.text})
 
     def _finish_text(self) -> bool:
-        """Write the texts that were collected, as one; whether anything is cited in it."""
+        """Write the collected texts as one part. Returns whether it has citations."""
         if not self._texts:
             return False
         annotations = (
@@ -153,7 +149,7 @@ class AssistantWriter:
         alone = not self._content and not self._exact
         cited = self._finish_text()
         if alone and not cited and self._content:
-            # Without ids only the short form is a type of the wire: text that is nothing but text is a string.
+            # Without an ID only the short form is valid: a plain text becomes a string.
             text = self._content.pop()
             assert isinstance(text, dict)
             self._emit({"type": MESSAGE, "role": "assistant", "content": text["text"]})
@@ -171,8 +167,6 @@ class AssistantWriter:
         self._message_id = None
         self._message_extras = {}
 
-    # Calls.
-
     def _tool_call(self, part: ToolCall, at: Place) -> None:
         if self._texts or self._content:
             self._finish_message()
@@ -185,7 +179,7 @@ class AssistantWriter:
             self._items.append(item)
 
     def _is_native(self, part: ToolCall, at: Place) -> bool:
-        """Report the extras of a call; an item of this protocol is sent unchanged."""
+        """Report the extras of a call. An item of this protocol is sent unchanged."""
         extras = part.extras
         if extras is not None:
             if extras.origin == NAME and "type" in extras.fields:
@@ -243,16 +237,14 @@ class AssistantWriter:
         self._emit(item)
 
     def _item_id(self, kind: str, seed: str) -> str:
-        """The id of an item whose type demands one, though this provider minted none. It is the same in every request,
-        and unique for a second item of the same seed: the service rejects duplicate IDs."""
+        """A synthetic ID for an item whose type requires one. It is the same in every request, and unique for a second
+        item of the same seed: the service rejects duplicate IDs."""
         uses = self._seeds[seed] = self._seeds.get(seed, 0) + 1
         seed = seed if uses == 1 else f"{seed}:{uses}"
         return ID_PREFIXES[kind] + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
-    # Reasoning, compaction, and what only its own protocol knows.
-
     def _thought(self, part: Thinking, at: Place) -> None:
-        """The reasoning item that this provider issued; other reasoning is never shown to it (V2)."""
+        """The reasoning item that this provider issued. Other reasoning is never sent to it (V2)."""
         if self._texts or self._content:
             self._finish_message()
         sealed = part.seal
@@ -296,7 +288,7 @@ class AssistantWriter:
         self._items.append(item)
 
     def _repeat_thinking(self) -> None:
-        """The reasoning before the calls of this turn, once more (V10)."""
+        """Repeat the reasoning before the calls of this turn (V10)."""
         for item in reversed(self._items[self._start :]):
             if isinstance(item, dict) and item.get("type") == REASONING:
                 self._items.append(item)
@@ -316,5 +308,4 @@ _WRITERS: dict[type, Callable[..., None]] = {
 
 
 def user_message(text: str) -> JsonObject:
-    """A message of the user that is one text."""
     return {"type": MESSAGE, "role": "user", "content": [{"type": "input_text", "text": text}]}

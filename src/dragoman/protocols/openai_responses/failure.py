@@ -1,4 +1,5 @@
-"""Errors, whole and in streams (§21), and rate-limit headers (§22); the table of errors is that of `rules.failures`."""
+"""Errors of Responses, full and in streams (§21), and rate-limit headers (§22). `rules.failures` has the table of
+errors."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def has_failed(response: JsonObject, event: JsonObject | None = None) -> bool:
 
 
 def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure:
-    """The failure of a failed response, full or as a stream's terminal event. The error is in the response, next to it
-    in the event, or flat in either; an object, a string or a list. A second error is the cause of the first."""
+    """The failure of a failed response, full or in a stream's terminal event. The error is in the response, next to it
+    in the event, or flat in either; it is an object, a string or a list. A second error is the cause of the first."""
     holders = (response,) if event is None else (response, event)
     errors = [holder.get("error") for holder in holders] + [_flat(holder) for holder in reversed(holders)]
     reported_errors: list[JsonObject] = [
@@ -49,11 +50,10 @@ def _is_reported(error: JsonValue) -> bool:
 
 
 def _flat(holder: JsonObject) -> JsonObject:
-    """The members of an error that has no envelope."""
     return {name: holder[name] for name in ("code", "message", "param") if holder.get(name)}
 
 
-# The schema of a response's error knows few codes; agents compact on that of an overflow (O1).
+# The schema of a response's error has few codes. Agents compact if they see that of an overflow (O1).
 _STREAM_CODES = {FailureKind.RATE_LIMITED: "rate_limit_exceeded", FailureKind.CONTEXT_OVERFLOW: overflow.CODE}
 
 

@@ -1,4 +1,4 @@
-"""Items of tools that the provider runs (§13): one has call and result, which the model separates as others do."""
+"""Items of hosted tools (§13). One item has call and result, which the model separates like other protocols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ITEM_TYPES = {
 
 
 def decode_hosted(item: Fields, kind: str, model: str | None = None, vendor: str | None = None) -> Pair:
-    """The call and the result of one item; the call carries the whole item for the way back."""
+    """The call and the result of one item. The call carries the full item for the way back."""
     return _DECODERS[kind](item, model, vendor)
 
 
@@ -75,7 +75,6 @@ def _decode_search(item: Fields, model: str | None, vendor: str | None) -> Pair:
         for one in action.each("sources")
     ]
     if page and not sources:
-        # The pages that `open_page` and `find_in_page` read.
         sources = [source_of(page, "", {"type": "url", "url": page})]
     return _pair(item, HostedKind.WEB_SEARCH, "web_search", encode_text(arguments), sources=tuple(sources))
 
@@ -129,7 +128,7 @@ CALL_TYPES = frozenset(_DECODERS)
 
 
 def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
-    """One item, without its id, for a call and its result; a call that got none has failed."""
+    """One item, without its ID, for a call and its result. A call without a result has failed."""
     if call.extras is not None and call.extras.origin == NAME:
         return call.extras.fields
     failed = result is None or result.is_error
@@ -164,7 +163,6 @@ def report_hosted_call(call: HostedCall, at: Place, ledger: Ledger) -> None:
 
 
 def lose_result(result: HostedResult, at: Place, ledger: Ledger) -> None:
-    """Report a result without its call, which no item can express."""
     ledger.dropped(HOSTED_FEATURES[result.kind], at, "a result without its call has no item here")
 
 
@@ -176,7 +174,7 @@ def _search_action(call: HostedCall, result: HostedResult | None) -> JsonObject:
     arguments = _arguments(call)
     query, url, pattern = arguments.get("query"), arguments.get("url"), arguments.get("pattern")
     if isinstance(url, str):
-        # Clients of other protocols send the `query` back that was made for them.
+        # Clients of other protocols send back the `query` that was derived for them.
         if isinstance(pattern, str):
             return {"type": "find_in_page", "url": url, "pattern": pattern}
         return {"type": "open_page", "url": url}

@@ -1,5 +1,5 @@
-"""Input items to messages of the model, and sealed items back; one item is one message. Items that steer the
-conversation (late tools, changed settings) stay in place, and the request's updates collect their content (T9)."""
+"""Decodes input items to messages, one message for each, and encodes signed items. Items that change the conversation
+(late tools, changed settings) stay in place, and the request's updates collect their content (T9)."""
 
 from __future__ import annotations
 
@@ -45,32 +45,31 @@ from dragoman.wire.json import kind_of
 
 _ROLES = {role.value: role for role in Role}
 _ROLE_NAMES = tuple(_ROLES)
-# Items of the user's side by the end of their type; all other items are the model's.
+# Items of the user's side by the end of their type. All other items are the model's.
 _USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
 
-# Items that are known by their own id, or belong to a search that the provider ran: their `call_id` may be null.
+# Items identified by their own ID, or of a hosted search: their `call_id` may be null.
 _WITHOUT_CALL_ID = frozenset(
     {openai_tools.LOCAL_SHELL.call, "local_shell_call_output", "tool_search_call", "tool_search_output"}
 )
 
 
 class InputReader:
-    """Reads the items of one request and collects their changes to it."""
+    """Decodes the items of one request, and collects their changes to it."""
 
     def __init__(self) -> None:
         self.tools: list[ToolSpec] = []
         self.effort: str | None = None
         self.output: OutputFormat | None = None
         self.demands: list[Demand] = []
-        # Number of requested compactions.
         self.triggers = 0
         self.compacts = False
-        # `local_shell_call_output` names its call by the item's id (pitfall 160).
+        # `local_shell_call_output` names its call by the item's ID (pitfall 160).
         self._local_shells: dict[str, str] = {}
         self._hosted_shells: set[str] = set()
 
     def messages(self, items: JsonList, path: Path, before: tuple[Message, ...] = ()) -> tuple[Message, ...]:
-        """The messages of an input; those `before` were decoded earlier."""
+        """The messages of an input. `before` were decoded earlier."""
         decoded: list[Message] = [*before]
         for position, item in enumerate(items, len(before)):
             if type(item) is not dict:
@@ -172,7 +171,7 @@ class InputReader:
 
     def _search_output(self, item: Fields) -> Message:
         item.demand("tools")
-        # Found tools are no longer deferred.
+        # Tools that a search has found are no longer deferred.
         self.tools += [
             replace(tool, deferred=None) if isinstance(tool, FunctionTool | TextTool) else tool
             for tool in decode_tools(item, "tools")
@@ -205,7 +204,7 @@ class InputReader:
         return self._foreign(item, COMPACTION_TRIGGER, Role.USER)
 
     def _image_call(self, item: Fields) -> Message:
-        # No other protocol lets an assistant show a picture; that there was one the next model should know.
+        # No other protocol has images in assistant messages, but the next model should know that there was one.
         prompt = item.optional_text("revised_prompt")
         note = f"[an image was generated here: {prompt}]" if prompt else "[an image was generated here]"
         made = note if item.optional_text("result") else None
@@ -251,7 +250,7 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
 
 
 def read_plain(item: JsonObject) -> Message | None:
-    """The message of an item in one of the commonest shapes."""
+    """The message of an item in a usual shape."""
     kind = item.get("type")
     lane = _LANES.get(kind) if type(kind) is str else None
     return lane(item) if lane is not None else None
@@ -305,7 +304,7 @@ def _plain_reasoning(item: JsonObject) -> Message | None:
     return Message(role=_ASSISTANT, parts=(Thinking(text=text, kind=kind, seal=sealed, id=item_id),), id=item_id)
 
 
-# Members of enumerations by name cost a look-up each time.
+# Bound once, because looking up an enum member is slow.
 _ASSISTANT, _USER = Role.ASSISTANT, Role.USER
 _WITHHELD, _SUMMARY = ThinkingKind.WITHHELD, ThinkingKind.SUMMARY
 _IS_COMPLETED = Extras(origin=NAME, fields={"status": COMPLETED})
@@ -318,7 +317,7 @@ _LANES: dict[str, Callable[[JsonObject], Message | None]] = {
 
 
 def decode_thinking(item: Fields, model: str | None = None, vendor: str | None = None) -> Thinking:
-    """A reasoning item; its signature is the whole item, or the envelope's content for another issuer (§11)."""
+    """A reasoning item. Its seal is the full item, or the envelope's content for another issuer (§11)."""
     item_id = item.optional_text("id")
     text, kind = thinking_text(item)
     sealed = from_envelope(item.optional_text("encrypted_content") or "")
@@ -330,9 +329,9 @@ def decode_thinking(item: Fields, model: str | None = None, vendor: str | None =
 
 
 def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
-    """The readable text of a reasoning item: the summary, else the reasoning itself."""
+    """The readable text of a reasoning item: the summary, otherwise the reasoning itself."""
     summary = _joined(item, "summary")
-    # With a summary the reasoning itself is only validated, and stays among the extras.
+    # With a summary the reasoning itself is only validated, and stays in the extras.
     content = _joined(Fields(item.value, item.path) if summary else item, "content")
     if summary:
         return summary, ThinkingKind.SUMMARY
@@ -350,7 +349,7 @@ def _joined(item: Fields, key: str) -> str:
 
 
 def decode_compaction(item: Fields, model: str | None = None, vendor: str | None = None) -> Compaction:
-    """A compaction item; the summary is readable only if this library wrote the envelope (V9, K1)."""
+    """A compaction item. The summary is readable only if this library wrote the envelope (V9, K1)."""
     sealed = from_envelope(item.optional_text("encrypted_content") or "")
     item_id = item.optional_text("id")
     if sealed is None:
@@ -364,7 +363,7 @@ def decode_compaction(item: Fields, model: str | None = None, vendor: str | None
 
 
 def encode_thinking(part: Thinking) -> JsonObject:
-    """A reasoning item for this protocol: verbatim if it issued it, else with its envelope."""
+    """A reasoning item: unchanged if this protocol issued it, else with its envelope."""
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and sealed.kind == "item":
         return sealed.body
@@ -378,7 +377,7 @@ def encode_thinking(part: Thinking) -> JsonObject:
 
 
 def encode_compaction(part: Compaction) -> JsonObject:
-    """A compaction item for this protocol, or with the envelope of another issuer's compaction."""
+    """A compaction item: unchanged if this protocol issued it, else with an envelope."""
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and "type" in sealed.body:
         return sealed.body

@@ -1,4 +1,4 @@
-"""Open calls: their arguments are emitted once, and never two different ones."""
+"""Open calls of a stream: their arguments are emitted once, and never two different values."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _BEFORE_VALUES = (":", "[", ",")
 
 
 class OpenCall(OpenItem):
-    """A function or free-text call; one without a name is held until it has one."""
+    """A function or free-text call. A call without a name is held until it has one."""
 
     __slots__ = ("_call", "_completeness", "_foreign", "_index", "_name", "_parsed", "_piece", "_unwrapper", "call_id")
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
         self._piece = OpenPiece()
-        # Whether its arguments are one value by now, and that value once it was needed.
+        # Whether its arguments form one value, and that value once it was needed.
         self._completeness = Completeness()
         self._parsed: JsonValue = None
         self._call: ToolCall | None = None
-        # Whether it is not a call for the client, which gets it at its end.
+        # Whether it is not meant for the client, which gets it in full at its end.
         self._foreign = False
         self._index = 0
         self._name: JsonValue = None
         self._unwrapper: InputUnwrapper | None = None
-        # As on the wire, which may differ from the ID that the client gets.
+        # The ID on the wire, which may differ from the client's.
         self.call_id = body.get("call_id")
         if body.get("name"):
             self._open(body)
@@ -56,19 +56,18 @@ class OpenCall(OpenItem):
         return None if self._call is None or self._unwrapper is not None else (self._index, self._piece)
 
     def _new(self, delta: str) -> str:
-        """The new part of a fragment that repeats the text so far; if it may be a nested value, it is taken as that."""
+        """The new part of a fragment that repeats the text so far. If it may be a nested value, it is taken as that."""
         pieces = self._piece.pieces
         last = next((text[-1] for piece in reversed(pieces) if (text := piece.rstrip())), "")
         more = None if last in _BEFORE_VALUES else remainder_after(pieces, delta)
         return delta if more is None else more
 
     def arguments_done(self, event: JsonObject) -> None:
-        """The whole arguments, or the whole free text."""
+        """The complete arguments, or the complete free text."""
         self._name = event.get("name")
         self._complete(event.get("arguments", event.get("input")))
 
     def silent(self) -> bool:
-        """Whether none of its arguments was emitted yet."""
         return not self._piece.pieces
 
     def fits(self, body: JsonObject) -> bool:
@@ -82,7 +81,6 @@ class OpenCall(OpenItem):
         return not whole or self._missing_arguments(whole) is not None
 
     def is_other(self, body: JsonObject) -> bool:
-        """Whether this is a call by another id, or of another tool."""
         pairs = ((self.call_id, body.get("call_id")), (self._name, body.get("name")))
         return any(one and other and one != other for one, other in pairs)
 
@@ -121,7 +119,7 @@ class OpenCall(OpenItem):
         context.out.append(PartEnded(self._index))
 
     def repeat(self, body: JsonObject) -> None:
-        """Report extras of the call; fail if it is the same call with other arguments."""
+        """Report extras of the call. The same call with other arguments is an error."""
         self._report(body)
         if body.get("call_id") == self.call_id and not self.context.translation.relayed and not self.fits(body):
             raise _differs(_arguments(body))
@@ -164,7 +162,7 @@ class OpenCall(OpenItem):
 
     def _complete(self, whole: JsonValue) -> None:
         if type(whole) is dict:
-            # Some servers forget that arguments are text.
+            # Some servers send arguments as an object instead of text.
             whole = encode_text(whole) if whole else ""
         if type(whole) is not str or not whole:
             return
@@ -175,7 +173,7 @@ class OpenCall(OpenItem):
             self._grow(missing)
 
     def _missing_arguments(self, whole: str) -> str | None:
-        """The part of the arguments beyond the emitted ones; None if they are others."""
+        """The part of the arguments beyond the emitted ones; None if they differ."""
         more = beyond_all((self._piece,), whole)
         if more is not None:
             return more
@@ -201,7 +199,6 @@ class OpenCall(OpenItem):
 
 
 def _arguments(body: JsonObject) -> str:
-    """The arguments in a body, as text."""
     value = body.get("arguments") or body.get("input")
     if type(value) is dict:
         return encode_text(value)

@@ -1,4 +1,4 @@
-"""Shared by open items: the context, the emitted parts, and items that are complete at their start."""
+"""Base of open items: the shared context, the emitted parts, and items that are complete at their start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 
-# Maximum distance of a search for misplaced data, so that a flood takes linear time.
+# Maximum distance of a search for misplaced data, so that the search takes linear time.
 NEAR = 64
 
 T = TypeVar("T")
@@ -50,18 +50,16 @@ class ItemContext:
         self.out: list[Event] = []
         self.parts = 0
         self.calls: set[str] = set()
-        # The basis of the stop reason: calls and refusals.
         self.emitted_parts: list[Part] = []
         self.refusals: list[OpenPiece] = []
 
     def number(self) -> int:
-        """The index of the next part."""
         number = self.parts
         self.parts += 1
         return number
 
     def differs(self, feature: Feature, index: int | None) -> None:
-        """Report that a text in full differs from the emitted one."""
+        """Report that a full text differs from the emitted one."""
         note = "the provider said it again in other words; what it said first is told"
         self.ledger.approximated(feature, part_place(index), note)
 
@@ -90,18 +88,16 @@ class OpenPiece:
         self.length = 0
         self.annotations = 0
         self.ended = False
-        # The same without white space, of as many pieces as were looked at.
         self._bare: list[str] = []
         self._bare_length = 0
         self._looked_at = 0
 
     @property
     def text(self) -> str:
-        """The emitted text."""
         return "".join(self.pieces)
 
     def bare(self) -> list[str]:
-        """The emitted text without whitespace, in non-empty fragments; each is computed once."""
+        """The emitted text without white space, in non-empty fragments. Each is computed once."""
         for piece in self.pieces[self._looked_at :]:
             if text := bare(piece):
                 self._bare.append(text)
@@ -110,7 +106,7 @@ class OpenPiece:
         return self._bare
 
     def matches(self, whole: str) -> bool:
-        """Whether a text equals the emitted one, apart from whitespace."""
+        """Whether a text equals the emitted one, apart from white space."""
         bare_pieces, full = self.bare(), bare(whole)
         return self._bare_length == len(full) and "".join(bare_pieces) == full
 
@@ -128,7 +124,7 @@ class OpenPiece:
 
 
 class OpenItem:
-    """An item of a kind that comes whole, and what all kinds have in common."""
+    """An item of a type without deltas, and the base of all types."""
 
     __slots__ = ("announced", "body", "context", "done", "item_id", "kind")
 
@@ -143,7 +139,6 @@ class OpenItem:
         self.body: JsonObject = {}
 
     def silent(self) -> bool:
-        """Whether no text was emitted yet."""
         return not self.done
 
     def fits(self, body: JsonObject) -> bool:
@@ -151,11 +146,10 @@ class OpenItem:
         return not self.done or body == self.body
 
     def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
-        """The part and fragment of a delta, if further ones only extend it."""
         return None
 
     def is_other(self, body: JsonObject) -> bool:
-        """Whether its name marks it as another item."""
+        """Whether its name identifies it as another item."""
         return False
 
     def announce(self, body: JsonObject) -> None:
@@ -167,7 +161,7 @@ class OpenItem:
         self.context.unknowns.members(body, self.body)
 
     def finish(self, body: JsonObject | None) -> None:
-        """End the item; without a body the deltas are all there is."""
+        """End the item. Without a body, the deltas are its content."""
         context = self.context
         if body is None:
             context.unknowns.name(self.kind or "item")
@@ -186,19 +180,19 @@ class OpenItem:
 
 
 def bare(text: str) -> str:
-    """The text without its white space, in which servers differ from themselves."""
+    """The text without white space, in which servers differ from themselves."""
     return "".join(text.split())
 
 
 def beyond(emitted: str, whole: str) -> str | None:
-    """The part of a full text beyond the emitted one, apart from whitespace; None if it is another text."""
+    """The part of a full text beyond the emitted one, apart from white space; None if it is another text."""
     piece = OpenPiece()
     piece.add(emitted)
     return beyond_all((piece,), whole)
 
 
 def beyond_all(pieces: Iterable[OpenPiece], whole: str) -> str | None:
-    """The same for text in several fragments, of which only the length of the full text is read."""
+    """The same for text in several fragments. Only the length of the full text is read."""
     pieces = tuple(pieces)
     rest = remainder_after((text for piece in pieces for text in piece.pieces), whole)
     if rest is not None:
@@ -220,7 +214,7 @@ def beyond_all(pieces: Iterable[OpenPiece], whole: str) -> str | None:
 
 
 def remainder_after(prefixes: Iterable[str], whole: str) -> str | None:
-    """The rest of a text after the emitted ones, with which it begins; None if it does not."""
+    """The rest of a text after the emitted ones; None if it does not begin with them."""
     at = 0
     for text in prefixes:
         if not whole.startswith(text, at):
@@ -230,8 +224,7 @@ def remainder_after(prefixes: Iterable[str], whole: str) -> str | None:
 
 
 def paired(wholes: Sequence[W], partials: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:
-    """For each full part the partial ones that were emitted for it: by the first test that any passes, each used once,
-    in order."""
+    """Match full parts to the emitted partial ones: by the first test that any passes, each used once, in order."""
     matches: list[T | None] = [None] * len(wholes)
     candidates = list(partials)
     for test in tests:

@@ -1,27 +1,26 @@
-"""Items of a provider's stream while they are open (mapping.md 25.5 and 25.6, reading side).
+"""Open items of a provider's stream: finds the item that an event or body belongs to (mapping.md 25.5 and 25.6).
 
 The emitted part of an item is stored, because its `done` events are authoritative: content beyond the deltas is emitted
-as one more delta, never twice. White space apart, in which servers differ from themselves.
+as one more delta, never twice. White space is ignored in this comparison, because servers vary it.
 
-    item              opens a part                           grows it                    ends it
-    message           first text, refusal or annotation      its deltas                  content_part.done or item done
-    reasoning         first summary or reasoning text,       summary deltas; reasoning   item done, after its seal
-                      else its end                           text if no summary came
-    function, custom  its announcement with a name           argument or input deltas    item done
-    any other         its end, whole                         –                           at once
+item              part starts with                       grows with                 ends with
+message           first text, refusal or annotation      its deltas                  content_part.done or item done
+reasoning         first summary or reasoning text,       summary deltas; reasoning   item done, after its signature
+                  else its end                           text if no summary came
+function, custom  its announcement with a name           argument or input deltas    item done
+any other         its end, in full                       –                           at once
 
-Not every server numbers as the vendor does, and some number nothing. The item of an event or a body:
+Some servers number differently from the vendor, or not at all. The item of an event or a body is found by:
 
-    said of                  is found by
-    an item, by an event     its id; its `output_index`; else the latest open one of its kind, else it begins here
-    an item, by its end      its id or `call_id`; its `output_index`; else the latest open one it may be the whole of
-    an item, in `output`     its id or `call_id`; else, of its kind and in order, first one that it may be the whole of
-    a content part           its `content_index`; else the latest open one of its kind
-    a content part, whole    the same, if it may be the whole of it; else another that it may be the whole of
+reference                looked up by
+an item, by an event     its ID; its `output_index`; else the latest open one of its type, else it begins here
+an item, by its end      its ID or `call_id`; its `output_index`; else the latest open one that it may complete
+an item, in `output`     its ID or `call_id`; else, of its type and in order, the first one that it may complete
+a content part           its `content_index`; else the latest open one of its type
+a full content part      the same, if it may complete it; else another one that it may complete
 
-An ID of two open items is ignored. A text that is sent again in other words is reported, and the first one stands; a
-call that is sent again with other arguments fails the stream, because it is unknown which one to run.
-"""
+An ID of two open items is ignored. A full text that differs from the emitted one is reported, and the first one stays.
+A call that is sent again with other arguments fails the stream, because it is unknown which one to run."""
 
 from __future__ import annotations
 
@@ -43,32 +42,32 @@ _KINDS: dict[str, type[OpenItem]] = {
 
 
 def open_item(context: ItemContext, kind: JsonValue, body: JsonObject) -> OpenItem:
-    """The item that begins with this body, which may be all that is known of it yet."""
+    """Create the item that begins with this body, which may be partial."""
     name = kind if type(kind) is str else ""
     return _KINDS.get(name, OpenItem)(context, name, body)
 
 
 class OpenItems:
-    """All items of one stream, and which of them is meant."""
+    """All items of one stream, and the look-up of the item for an event."""
 
     __slots__ = ("_by_call", "_context", "_open", "_order", "_shared", "by_id", "by_index")
 
     def __init__(self, context: ItemContext) -> None:
         self._context = context
         self._order: list[OpenItem] = []
-        # Fast lookups: by ID, else by the position of an event.
+        # Fast look-ups: by ID, else by the position of an event.
         self.by_id: dict[str, OpenItem] = {}
         self.by_index: dict[int, OpenItem] = {}
         self._by_call: dict[str, OpenItem] = {}
         self._shared: set[str] = set()
-        # In order, as an ordered set.
+        # In order, used as an ordered set.
         self._open: dict[OpenItem, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._order)
 
     def of_event(self, event: JsonObject, sort: type[OpenItem], kind: str) -> OpenItem | None:
-        """The item of an event that the short ways do not find open; None if it only repeats an ended item."""
+        """The item of an event that the fast look-ups do not find open; None if it only repeats an ended item."""
         item_id, index = event.get("item_id"), event.get("output_index")
         named = self._named(item_id)
         if named is not None and type(named) is sort:
@@ -91,12 +90,10 @@ class OpenItems:
         return chosen
 
     def announce(self, event: JsonObject, body: JsonObject) -> None:
-        """An item is announced, perhaps for the second time."""
         index, kind = event.get("output_index"), body.get("type")
         here = self.by_index.get(index) if type(index) is int else None
         item = self._find(body, here, index)
         if item is not None and item.done and item is not here and not _is_called(item, body):
-            # A name used again for something else.
             item = None
         if item is None and here is not None and not here.done and _alike(here, kind) and not here.is_other(body):
             item = here if not (here.item_id and _is_text(body.get("id"))) else None
@@ -106,7 +103,6 @@ class OpenItems:
             item.announce(body)
 
     def finish(self, event: JsonObject, body: JsonObject) -> None:
-        """An item ended, with its full content."""
         index, kind = event.get("output_index"), body.get("type")
         here = self.by_index.get(index) if type(index) is int else None
         item = self._find(body, here, index)
@@ -122,12 +118,12 @@ class OpenItems:
         self._end(item if item is not None else self._begin(kind, {"id": body.get("id")}, index), body)
 
     def finish_all(self, output: JsonValue) -> None:
-        """The response ended: output beyond the items is emitted, and open items end."""
+        """End the response: output beyond the items is emitted, and open items end."""
         bodies = [body for body in output if type(body) is dict] if type(output) is list else []
         messages = [body for body in bodies if body.get("type") == MESSAGE]
         open_messages = [item for item in self._order if type(item) is OpenMessage]
         if open_messages and len(messages) != len(open_messages) and _same_text(messages, open_messages):
-            # The same text, divided differently: all of it was emitted.
+            # The same text in other parts: all of it was emitted.
             bodies = [body for body in bodies if body.get("type") != MESSAGE]
         matches = paired(bodies, self._order, (_is_named, _fits_emitted, _fits, _may_be))
         for body, item in zip(bodies, matches, strict=True):
@@ -158,7 +154,7 @@ class OpenItems:
         return self.by_id.get(name) if type(name) is str else None
 
     def _find(self, body: JsonObject, here: OpenItem | None, index: JsonValue) -> OpenItem | None:
-        """The item of this name; a call is found by its ID only without a position: some servers share IDs."""
+        """The item of this name. A call is found by its ID only without a position: some servers share IDs."""
         item, call_id = self._named(body.get("id")), body.get("call_id")
         if item is not None and _alike(item, body.get("type")) and (item is here or not item.is_other(body)):
             return item
@@ -167,7 +163,6 @@ class OpenItems:
         return self._by_call.get(call_id)
 
     def _opened(self) -> list[OpenItem]:
-        """The open items, the latest first."""
         return list(islice(reversed(self._open), NEAR))
 
     def _end(self, item: OpenItem, body: JsonObject) -> None:

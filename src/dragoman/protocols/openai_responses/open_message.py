@@ -1,4 +1,4 @@
-"""Messages while they are open: every content part is a part of its own."""
+"""Open messages of a stream: every content part is a part of its own."""
 
 from __future__ import annotations
 
@@ -25,24 +25,21 @@ _TEXT, _REFUSAL, _FOREIGN = "text", "refusal", "foreign"
 
 
 class OpenMessage(OpenItem):
-    """A message: every content part is a part of its own."""
-
     __slots__ = ("_attached", "_first", "_growing", "_members", "_opened", "_pieces", "_places")
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
-        # All in order; the latest at each `content_index`; and the texts that are open there, for the short way.
+        # All parts in order, and the latest at each `content_index` for the fast path.
         self._pieces: list[OpenPiece] = []
         self._places: dict[int, OpenPiece] = {}
         self._growing: dict[JsonValue, OpenPiece] = {}
         self._members = message_members(body, native=False)
         self._attached: JsonObject = {}
         self._opened = False
-        # The first part of the message.
         self._first: int | None = None
 
     def text_delta(self, event: JsonObject) -> None:
-        """More text: the commonest of all events."""
+        """More text: by far the most frequent event."""
         delta = event.get("delta")
         if not delta or type(delta) is not str:
             return
@@ -50,7 +47,7 @@ class OpenMessage(OpenItem):
         piece = self._growing.get(position) if type(position) is int else None
         if piece is None or piece.index is None:
             piece = self._open(position, _TEXT)
-        # As `piece.add` does it, without one call more for every event.
+        # Inlined from `piece.add`, to save one call per event.
         piece.pieces.append(delta)
         piece.length += len(delta)
         logprobs = event.get("logprobs")
@@ -80,7 +77,7 @@ class OpenMessage(OpenItem):
         position = event.get("content_index")
         here = self._places.get(position) if type(position) is int else None
         if here is not None and here.ended:
-            # Its text is over; the citation belongs to none that may still come.
+            # Its text has ended, and the citation belongs to no later text.
             self.context.unknowns.name("annotation", True, part_place(here.index))
         else:
             self._annotate(self._open(position, _TEXT), annotation)
@@ -93,7 +90,6 @@ class OpenMessage(OpenItem):
             self._finish_piece(piece, body)
 
     def silent(self) -> bool:
-        """Whether no text was emitted yet."""
         return not self._pieces
 
     def fits(self, body: JsonObject) -> bool:
@@ -104,7 +100,6 @@ class OpenMessage(OpenItem):
         return beyond_all(self._pieces, whole) is not None
 
     def finish(self, body: JsonObject | None) -> None:
-        """End every part of the message."""
         if body is not None and not self._members:
             self._members = message_members(body, native=False)
         if body is not None or self.silent():
@@ -124,12 +119,12 @@ class OpenMessage(OpenItem):
         if not self.fits(body):
             self.context.differs(Feature.TEXT, self._first)
 
-    # The final content of its item: a list, whose positions may differ from those of the deltas.
+    # The final content of its item. Positions may differ from those of the deltas.
 
     def _finish_content(self, content: list[JsonObject]) -> None:
         emitted = bare(self.emitted_text())
         if emitted and len(content) != len(self._pieces) and emitted == bare("".join(map(_whole_text, content))):
-            # The same text, otherwise divided.
+            # The same text in other parts.
             self._finish_divided(content)
             return
         for position, (part, piece) in enumerate(zip(content, self._paired(content), strict=True)):
@@ -170,10 +165,8 @@ class OpenMessage(OpenItem):
         if piece is None or piece.kind != _FOREIGN:
             self.context.unknowns.members(body, PART_MEMBERS, part_place(piece.index if piece else None))
 
-    # One content part.
-
     def _find_piece(self, position: JsonValue, whole: str, kind: str) -> OpenPiece | None:
-        """The piece of a whole text: that in its place, else the latest open one, else one that ended with it."""
+        """The piece of a full text: the one at its position, else the latest open one, else one that ended with it."""
         here = self._places.get(position) if type(position) is int else None
         if here is not None and (here.kind != kind or here.ended):
             here = None
@@ -208,7 +201,7 @@ class OpenMessage(OpenItem):
             self.context.out.append(PartGrew(piece.index, CitationAdded(citation)))
 
     def _open(self, position: JsonValue, kind: str) -> OpenPiece:
-        """The open piece at this position, else (without one) the latest of its type, else a new one."""
+        """The open piece at this position, else (without a position) the latest of its type, else a new one."""
         if type(position) is int:
             piece = self._places.get(position)
         else:
@@ -285,7 +278,6 @@ class OpenMessage(OpenItem):
             self.context.out.append(PartEnded(piece.index))
 
 
-# Content types that are emitted as they grow.
 _TEXTS = ("output_text", "text", None)
 
 
@@ -314,6 +306,6 @@ def _annotations(part: JsonObject) -> list[JsonObject]:
 
 
 def _logprobs(piece: OpenPiece, whole: JsonObject) -> JsonList | None:
-    """Log probabilities of a complete text; those of deltas were emitted with them."""
+    """Log probabilities of a complete text. Those of deltas were emitted with the deltas."""
     logprobs = whole.get("logprobs") if not piece.pieces else None
     return logprobs if type(logprobs) is list and logprobs else None

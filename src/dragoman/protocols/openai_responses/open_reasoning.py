@@ -1,4 +1,4 @@
-"""Open reasoning: its summaries, or the reasoning itself without a summary, are one part."""
+"""Open reasoning of a stream: its summaries, or the reasoning itself without a summary, are one part."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from dragoman.wire.fields import Fields
 
 
 class OpenReasoning(OpenItem):
-    """Reasoning: its summaries, or the reasoning itself without a summary, are one part."""
-
     __slots__ = ("_index", "_opened", "_pieces")
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
-        # Summaries count from 0 up, the reasoning itself from -1 down: one table holds both.
+        # Summaries count from 0 up, the reasoning itself from -1 down, so that one table holds both.
         self._pieces: dict[int, OpenPiece] = {}
         self._index = context.number()
         self._opened = False
@@ -41,7 +39,6 @@ class OpenReasoning(OpenItem):
             self._grow(position if type(position) is int else 0, delta, _SUMMARY)
 
     def text_delta(self, event: JsonObject) -> None:
-        """More of the reasoning itself."""
         delta = event.get("delta")
         if delta and type(delta) is str:
             self._grow(_downwards(event.get("content_index")), delta, _FULL)
@@ -60,11 +57,10 @@ class OpenReasoning(OpenItem):
         self._complete(_downwards(event.get("content_index")), event.get("text"), ThinkingKind.FULL)
 
     def silent(self) -> bool:
-        """Whether no text was emitted yet."""
         return not self._opened
 
     def fits(self, body: JsonObject) -> bool:
-        """Whether this may be the complete form of the emitted reasoning; a summary may be missing at the end."""
+        """Whether this may be the complete form of the emitted reasoning. A summary may be missing at the end."""
         whole = "".join(_texts(body, "content" if self._is_full() else "summary"))
         if self.silent():
             return not self.done or not whole
@@ -75,7 +71,7 @@ class OpenReasoning(OpenItem):
         out, unknowns, at = self.context.out, self.context.unknowns, part_place(self._index)
         unknowns.members(self.announced, REASONING_MEMBERS if body is None else REASONING_MEMBERS | body.keys(), at)
         if body is None and self.silent() and any(self.announced.get(key) for key in _CONTENT_MEMBERS):
-            # Only its announcement has it.
+            # Only its announcement has a signature.
             body = self.announced
         if body is None:
             if not self._opened:
@@ -109,7 +105,7 @@ class OpenReasoning(OpenItem):
             unknowns.name("encrypted_content", True, at)
 
     def _finish_texts(self, texts: list[str], *, full: bool) -> None:
-        """Emit the rest of the full texts; their positions may differ from those of the deltas."""
+        """Emit the rest of the full texts. Their positions may differ from those of the deltas."""
         pieces = [(key, piece) for key, piece in self._pieces.items() if (key < 0) == full]
         if pieces and bare("".join(texts)) == bare("".join([piece.text for piece in self._pieces.values()])):
             return
@@ -133,7 +129,7 @@ class OpenReasoning(OpenItem):
                 self.context.differs(Feature.THINKING, self._index)
 
     def _with_emitted(self, body: JsonObject) -> JsonObject:
-        """The body with the text of the deltas, because some servers end with an empty shell."""
+        """The body with the text of the deltas, because some servers end with an empty body."""
         key, kind = ("content", "reasoning_text") if self._is_full() else ("summary", "summary_text")
         if not self._pieces or _texts(body, key):
             return body
@@ -172,9 +168,9 @@ class OpenReasoning(OpenItem):
         self.context.out.append(PartGrew(self._index, TextDelta(delta)))
 
 
-# Enum members are slow to look up, and these are needed for every delta.
+# Bound once: looking up an enum member is slow, and every delta needs these.
 _SUMMARY, _FULL = ThinkingKind.SUMMARY, ThinkingKind.FULL
-# Members that an announcement may already hold.
+# Members that an announcement may already contain.
 _CONTENT_MEMBERS = ("summary", "content", "encrypted_content")
 
 

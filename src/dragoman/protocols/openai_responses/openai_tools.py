@@ -1,5 +1,5 @@
-"""Client tools defined by OpenAI: local_shell, shell, apply_patch, computer and tool_search (§7). For others they are
-functions with documented parameters. Their calls and outputs have their own item types, converted by the table."""
+"""OpenAI's client tools as functions with documented parameters: local_shell, shell, apply_patch, computer and
+tool_search (§7). Their calls and outputs have item types of their own, which the table converts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NativeTool(Struct, frozen=True, kw_only=True):
     description: str
     parameters: JsonObject
     call: str
-    # The members of a call item that hold the arguments, and back: None if the arguments do not fit.
+    # Converts the members of a call item to arguments, and back: None if the arguments do not fit.
     arguments: Callable[[Fields], JsonObject]
     body: Callable[[JsonObject], JsonObject | None]
 
@@ -163,12 +163,12 @@ CALL_TYPES = frozenset(_BY_CALL)
 
 
 def tool_of(kind: str) -> NativeTool | None:
-    """The vendor tool of a choice's type; for tool search the declaration states who runs it."""
+    """The vendor tool of a choice's type. For tool search the declaration states who runs it."""
     return _BY_TYPE.get(kind) if kind != TOOL_SEARCH.name else None
 
 
 def decode_declaration(tool: JsonObject, kind: str) -> FunctionTool | None:
-    """A declaration as a function; None if it is none of these, or one that the provider runs itself."""
+    """A declaration as a function; None if it is no vendor tool, or one that the provider runs."""
     native = _BY_TYPE.get(kind)
     if native is None or (kind in _EITHER and _is_hosted(tool, kind)):
         return None
@@ -200,7 +200,6 @@ def is_hosted(item: JsonObject) -> bool:
 
 
 def decode_call(item: Fields, kind: str) -> ToolCall:
-    """A call item as a call of the function for its tool."""
     native = _BY_CALL[kind]
     return ToolCall(
         call_id=item.optional_text("call_id") or item.optional_text("id") or "",
@@ -212,7 +211,7 @@ def decode_call(item: Fields, kind: str) -> ToolCall:
 
 
 def encode_call(spec: FunctionTool, call: ToolCall, call_id: str) -> JsonObject | None:
-    """A model's call as the item that the client knows; None if the arguments do not make one."""
+    """A model's call as the client's item; None if the arguments do not fit."""
     kind = spec.extras.fields.get("type") if spec.extras is not None else None
     native = _BY_TYPE.get(kind) if isinstance(kind, str) else None
     if native is None or call.form is not InputForm.JSON:
@@ -226,13 +225,12 @@ def encode_call(spec: FunctionTool, call: ToolCall, call_id: str) -> JsonObject 
         return None
     actions = body.get("actions")
     if kind == "computer_use_preview" and isinstance(actions, list) and len(actions) == 1:
-        # The preview tool knows one action per call.
+        # The preview tool has one action per call.
         body = {"action": actions[0], "pending_safety_checks": []}
     return {"type": native.call, "call_id": call_id, **body, "status": COMPLETED}
 
 
 def declared_native(request: Request) -> dict[str, FunctionTool]:
-    """The vendor tools of a request by the names of their functions."""
     return {
         tool.name: tool
         for tool in request.tools + request.updates.tools
@@ -244,7 +242,6 @@ def declared_native(request: Request) -> dict[str, FunctionTool]:
 
 
 def decode_output(item: Fields, kind: str, call_id: str) -> ToolResult:
-    """An output item as a result: text, JSON text or a screenshot."""
     if kind == "apply_patch_call_output":
         item.demand("status")
     return ToolResult(

@@ -1,5 +1,5 @@
-"""Items of a response's output: to parts of the model, back, and for a client of another provider. Full responses and
-streams share the functions that build items, so that their items are equal."""
+"""Output items of a response: decoded to parts, encoded back, and built for a client of another provider. Full
+responses and streams share the functions that build items, so that their items are equal."""
 
 from __future__ import annotations
 
@@ -55,14 +55,13 @@ _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", I
 
 
 class OutputReader:
-    """Reads the items of one response; without a request it reads a sealed turn of this protocol."""
+    """Decodes the items of one response. Without a request it decodes a signed turn of this protocol."""
 
     def __init__(self, translation: TranslationContext | None, ledger: Ledger) -> None:
         self._translation = translation
         self._ledger = ledger
-        # Number of parts read before, for the locations of losses.
         self._parts = 0
-        # A response without its request is decoded as of the same protocol.
+        # A response without its request is decoded like one of the same protocol.
         self.native = translation is None or translation.request.origin in ("", NAME)
         self._model = translation.target.model if translation is not None else None
         self._vendor = translation.target.vendor if translation is not None else None
@@ -101,7 +100,7 @@ class OutputReader:
         return tuple(parts)
 
     def _call(self, item: Fields, kind: str) -> ToolCall:
-        """A function or free-text call under the name and in the form the client knows."""
+        """A function or free-text call with the client's name and form."""
         member, form = _CALLS[kind]
         name = item.text("name")
         arguments = item.optional_text(member) or ""
@@ -133,12 +132,11 @@ class OutputReader:
         )
 
     def entry(self, wire: str) -> ToolEntry | None:
-        """The client's tool for a name of the provider."""
         return self._translation.table.restored(wire) if self._translation is not None and not self.native else None
 
     def is_foreign(self, kind: str, name: JsonValue) -> bool:
-        """Whether a call is not for the client: a free-text call of an undeclared tool. xAI reports its own hosted
-        calls so, with results; a client would run it again, or fail (mapping.md §13)."""
+        """Whether a call is not meant for the client: a free-text call of an undeclared tool. xAI reports its own
+        hosted calls so, with results; a client would run it again, or fail (mapping.md §13)."""
         return kind == CUSTOM_CALL and not self.native and type(name) is str and bool(name) and self.entry(name) is None
 
     def _unique(self, value: str, name: str) -> str:
@@ -155,7 +153,6 @@ def _clean(arguments: str, form: InputForm) -> str:
 
 
 def with_id(part: Part, item_id: str | None) -> Part:
-    """The part with the ID of its item."""
     return part if item_id is None else replace(part, id=item_id)
 
 
@@ -168,12 +165,12 @@ def message_members(item: JsonObject, *, native: bool) -> JsonObject:
     return members
 
 
-# Members of a message item whose names are unmistakable even among those of its parts.
+# Members of a message item whose names are unique even among those of its parts.
 _LIFTED = ("phase", "status")
 
 
 def with_members(part: Part, members: JsonObject) -> Part:
-    """The first part of a message carries the members of the item other than its content."""
+    """Attach the members of a message item, other than its content, to its first part."""
     fields = dict(part.extras.fields) if part.extras is not None else {}
     fields |= {key: value for key, value in members.items() if key in _LIFTED}
     others: JsonObject = {key: value for key, value in members.items() if key not in _LIFTED}
@@ -183,18 +180,14 @@ def with_members(part: Part, members: JsonObject) -> Part:
 
 
 def lifted(part: Part) -> JsonObject:
-    """The members that the part carries for its message item."""
     fields = part.extras.fields if part.extras is not None and part.extras.origin == NAME else {}
     members: JsonObject = {key: fields[key] for key in _LIFTED if key in fields}
     others = fields.get(MESSAGE)
     return {**members, **others} if isinstance(others, dict) else members
 
 
-# For this protocol, and sealed turns.
-
-
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """The items of the parts of a response."""
+    """The items for the parts of a response."""
     items: list[JsonObject] = []
     content: JsonList | None = None
     current: str | None = None
@@ -215,7 +208,7 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
     return items
 
 
-# Content parts of this protocol alone belong to a message; every other foreign part is an item of its own.
+# Content parts that only this protocol has belong to a message. Other foreign parts are items of their own.
 def _is_item(part: Foreign) -> bool:
     return "role" in part.body or "id" in part.body or part.kind.endswith(("_call", "_output"))
 
@@ -255,11 +248,8 @@ def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
     return tuple([part for block in blocks for part in reader.read(Fields(block))])
 
 
-# Items for a client whose question another provider answered.
-
-
 class ItemBuilder:
-    """Builds the items of one answer: their ids count with their position (N4)."""
+    """Builds the items of one response. IDs count with their position (N4)."""
 
     def __init__(self, suffix: str, translation: TranslationContext, ledger: Ledger) -> None:
         self._suffix = suffix
@@ -271,7 +261,6 @@ class ItemBuilder:
         self.ledger = ledger
 
     def item_id(self, kind: str, index: int) -> str:
-        """The id of the item at this position."""
         return f"{ID_PREFIXES[kind]}{self._suffix}_{index}"
 
     def native_item(self, call: ToolCall, index: int) -> JsonObject | None:
@@ -287,7 +276,7 @@ class ItemBuilder:
         return {"id": self.item_id(kind, index), **body}
 
     def reasoning_id(self, part: Thinking, index: int) -> str:
-        """The ID of reasoning, known before its signature; a repeated one is replaced."""
+        """The ID of reasoning, known before its signature. A repeated one is replaced."""
         if not self._preserves_ids or part.id is None:
             return self.item_id(REASONING, index)
         given = self._reasoned.setdefault(part.id, [index])
@@ -299,27 +288,22 @@ class ItemBuilder:
         return self.item_id(REASONING, index)
 
     def reasoning(self, part: Thinking, index: int) -> JsonObject:
-        """Reasoning, with the signature for its issuer."""
         item = encode_thinking(replace(part, id=None, extras=None))
         item_id = self.reasoning_id(part, index)
         return {**item, "id": item_id} if "id" in item else {"id": item_id, **item}
 
     def compaction(self, part: Compaction, index: int) -> JsonObject:
-        """The compacted conversation."""
         return {"id": self.item_id(COMPACTION, index), **encode_compaction(replace(part, id=None, extras=None))}
 
     def hosted(self, call: HostedCall, result: HostedResult | None, index: int) -> JsonObject:
-        """A call that the provider ran itself, with its result."""
         return {"id": self.item_id(hosted.ITEM_TYPES[call.kind], index), **hosted.encode_hosted(call, result)}
 
 
 def call_kind(call: ToolCall) -> str:
-    """The item type of a call that is no vendor's own."""
     return CUSTOM_CALL if call.form is InputForm.TEXT else FUNCTION_CALL
 
 
 def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLETED) -> JsonObject:
-    """A function or free-text call."""
     kind = call_kind(call)
     item: JsonObject = {
         "id": item_id,
@@ -329,7 +313,7 @@ def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLE
         _CALLS[kind][0]: arguments,
     }
     if kind == FUNCTION_CALL:
-        # Free-text calls have no status on this wire.
+        # Free-text calls have no status in this protocol.
         item["status"] = status
     if call.namespace is not None:
         item["namespace"] = call.namespace
@@ -341,7 +325,7 @@ def message_item(item_id: str, content: JsonList, status: str = COMPLETED) -> Js
 
 
 def text_part(text: str, annotations: JsonList, logprobs: JsonList | None) -> JsonObject:
-    """Output text; the lists are there even when they are empty (pitfall 101)."""
+    """Output text. The lists are present even if empty (pitfall 101)."""
     return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": logprobs or []}
 
 
@@ -359,7 +343,7 @@ _REASONS: dict[StopReason, str] = {
 
 
 def incomplete_reason(stop: Stop, refused: bool) -> str | None:
-    """Why a response is incomplete, None if it is complete; a refusal text completes a response (§17, §20)."""
+    """The reason why a response is incomplete, or None. A refusal text completes a response (§17, §20)."""
     if stop.reason is StopReason.REFUSAL and refused:
         return None
     return _REASONS.get(stop.reason)
@@ -372,7 +356,7 @@ def explained(stop: Stop, refused: bool) -> str | None:
 
 
 def last_status(call: ToolCall | None, arguments: str, reason: str | None) -> str:
-    """The status of the last item: a cut answer leaves it incomplete, unless it is a call whose arguments are whole."""
+    """The status of the last item: incomplete after a truncation, unless it is a call with complete arguments."""
     if reason is None or (call is not None and call.form is InputForm.JSON and is_complete(arguments)):
         return COMPLETED
     return INCOMPLETE

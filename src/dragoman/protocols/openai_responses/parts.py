@@ -1,4 +1,5 @@
-"""Content parts, both ways: user messages hold `input_*`, the assistant's `output_text` and `refusal` (pitfall 19)."""
+"""Content parts of Responses, decoded and encoded. User messages have `input_*` parts, the assistant's have
+`output_text` and `refusal` (pitfall 19)."""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ _AUDIO_FORMATS = {
 
 
 def decode_content(fields: Fields, key: str) -> tuple[Part, ...]:
-    """The parts of a message or of an output: a string is one text."""
+    """The parts of a message or of an output. A string is one text."""
     value = fields.value.get(key)
     if type(value) is str:
         fields.skip(key)
         return (Text(text=value),)
     parts: list[Part] = []
     for part in fields.each(key):
-        # An answer may be vague about it, a client must not.
+        # Responses may lack a type, requests must not.
         part.kind()
         parts.append(decode_part(part))
     return tuple(parts)
@@ -73,7 +74,6 @@ def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
 
 
 def decode_part(part: Fields) -> Part:
-    """One content part. An unknown type is stored as it is."""
     kind = part.optional_text("type") or "input_text"
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -113,7 +113,7 @@ def _decode_image(part: Fields) -> Part:
     cache = _decode_breakpoint(part)
     extras = part.rest(NAME)
     if isinstance(source, Inline) and source.media_type == _PDF:
-        # PDFs arrive as pictures too (pitfall 169).
+        # Some clients send PDFs as images (pitfall 169).
         return Document(source=source, cache=cache, extras=Extras(origin=NAME, fields=part.value))
     return Image(source=source, detail=detail, cache=cache, extras=extras)
 
@@ -190,7 +190,7 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
 
 
 def decode_annotation(annotation: Fields) -> Citation:
-    """An annotation of output text; `native` is the whole of it."""
+    """An annotation of output text. `native` is the full object."""
     kind = annotation.optional_text("type")
     span: tuple[int, int] | None = None
     start, end = annotation.optional_integer("start_index"), annotation.optional_integer("end_index")
@@ -207,7 +207,7 @@ def decode_annotation(annotation: Fields) -> Citation:
 
 
 def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObject | None:
-    """A citation of the text at `offset` in its part; None if Responses has no form for it (§19)."""
+    """A citation of the text at `offset` in its part; None if Responses cannot express it (§19)."""
     start, end = citation.span or (0, length)
     if citation.origin == NAME:
         if offset and citation.span is not None:
@@ -246,7 +246,7 @@ def encode_annotations(texts: list[Text], places: list[Place], ledger: Ledger) -
 
 
 def report_citation(citation: Citation, written: JsonObject | None, at: Place, ledger: Ledger) -> None:
-    """Report a citation without a form here, or its additional members."""
+    """Report a citation that cannot be expressed, or its additional members."""
     if written is None:
         ledger.dropped(Feature.CITATIONS, at, "this source has no form here")
     elif citation.origin not in (NAME, "openai-chat"):
@@ -254,7 +254,6 @@ def report_citation(citation: Citation, written: JsonObject | None, at: Place, l
 
 
 def encode_native(part: Text | Refusal | Foreign) -> JsonObject:
-    """A content part of an answer in its own protocol."""
     if isinstance(part, Foreign):
         return part.body
     extras = part.extras.fields if part.extras is not None else {}
@@ -302,9 +301,6 @@ def _audio(part: Audio) -> JsonObject:
     return {"data": part.source.data, "format": _AUDIO_FORMATS.get(media_type, media_type.removeprefix("audio/"))}
 
 
-# A part of another protocol's client.
-
-
 class InputWriter:
     """Encodes the parts of user content and of tool outputs for one provider, and collects losses."""
 
@@ -313,7 +309,6 @@ class InputWriter:
         self._ledger = ledger
 
     def content(self, parts: list[Part], places: list[Place]) -> JsonList:
-        """The parts in order, without parts that cannot be expressed here."""
         written: JsonList = []
         for index, part in enumerate(parts):
             at = places[index]
@@ -326,7 +321,7 @@ class InputWriter:
         return written
 
     def _mixed_document(self, part: Document, passages: Passages, at: Place) -> JsonList:
-        """A document of text and pictures: its pieces in order, because a file of such content has no form here."""
+        """A document of text and images as separate parts in order, because no file type has such content."""
         if part.extras is not None and "type" not in part.extras.fields:
             drop_extras(part.extras, at, self._ledger)
         if part.citable:
@@ -350,7 +345,6 @@ class InputWriter:
         return [*written[:-1], self.add_breakpoint(written[-1], part.cache, at)] if written else []
 
     def part(self, part: Part, at: Place) -> JsonObject | None:
-        """One part of the user's side."""
         writer = _INPUT.get(type(part))
         if writer is None:
             raise refused(Feature.UNSUPPORTED_CONTENT, at, f"{type(part).__name__} cannot stand in user content")
@@ -365,7 +359,7 @@ class InputWriter:
         return {"type": "input_text", "text": part.text}
 
     def add_breakpoint(self, written: JsonObject, cache: CacheBreakpoint | None, at: Place) -> JsonObject:
-        """Put a cache breakpoint on a part, where the model takes them (§15)."""
+        """Set a cache breakpoint on a part, if the model accepts it (§15)."""
         if cache is None:
             return written
         if not self._target.capabilities.breakpoints:
@@ -380,7 +374,7 @@ class InputWriter:
         return {**written, "prompt_cache_breakpoint": present({"mode": "explicit", "ttl": ttl})}
 
     def lose_breakpoint(self, cache: CacheBreakpoint | None, at: Place) -> None:
-        """Report a cache mark that has no place here."""
+        """Report a cache breakpoint that cannot be set."""
         if cache is not None:
             self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "no cache breakpoint can stand here")
 
@@ -395,7 +389,7 @@ class InputWriter:
     def _image(self, part: Image, at: Place) -> JsonObject:
         source = part.source
         if isinstance(source, Inline) and normal_media_type(source.media_type) == _PDF:
-            # PDFs arrive as pictures too (pitfall 169).
+            # Some clients send PDFs as images (pitfall 169).
             return self._document(Document(source=source, cache=part.cache, extras=part.extras), at)
         drop_extras(part.extras, at, self._ledger)
         if isinstance(source, Inline):
@@ -426,7 +420,7 @@ class InputWriter:
         return self.add_breakpoint(written, part.cache, at)
 
     def _text_document(self, part: Document, at: Place) -> JsonObject:
-        """A document that is text: title, context and body on lines of their own (T12)."""
+        """A text document: title, context and body on separate lines (T12)."""
         self._ledger.approximated(Feature.TEXT_DOCUMENT, at, "a text document is sent as text")
         lines = [line for line in (part.title, part.context) if line]
         if isinstance(part.source, PlainText):
@@ -470,7 +464,7 @@ def _filename(title: str | None, media_type: str) -> str:
 
 
 def plain_text(parts: tuple[Part, ...]) -> str | None:
-    """The text of parts that are nothing but plain text, joined by newlines; None if something else is among them."""
+    """The text of parts that are only plain text, joined by newlines; None if there are others."""
     texts: list[str] = []
     for part in parts:
         if type(part) is not Text or part.cache is not None or part.extras is not None:

@@ -1,12 +1,11 @@
-"""A request on its way from a Responses client to a Responses provider: the repairs that the relay makes (§1, rule 1).
+"""Relay repairs of a request from a Responses client to a Responses provider (§1, rule 1).
 
-    reasoning    with an envelope of ours: cut out
-    call_id      that another provider said and this one refuses: a hash of it (N2)
-    compaction   with an envelope of ours: its summary becomes a message of the user (V9)
+reasoning    with an envelope: removed
+call_id      of another provider, if this one rejects it: replaced by a hash (N2)
+compaction   with an envelope: replaced by its summary as a user message (V9)
 
-After rejected reasoning, all encrypted reasoning is removed, with references to it and its IDs (V11). A request whose
-response is stored here tells its provider to store none, and requests self-contained reasoning.
-"""
+After rejected reasoning, all encrypted reasoning is removed, with references to it and its IDs (V11). If the gateway
+stores the response, the request tells the provider not to, and requests self-contained reasoning."""
 
 from __future__ import annotations
 
@@ -37,15 +36,12 @@ _SEALED = "reasoning.encrypted_content"
 
 
 def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
-    """The body with all repairs that a model needs; most need none."""
     if body.find(ENVELOPE) >= 0:
         body = repair_request(body, ledger)
     return rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without material of other issuers."""
-
     def rewrite(written: bytes, number: int) -> list[bytes] | None:
         item = _item(written)
         if not is_ours(item.get("encrypted_content")):
@@ -60,7 +56,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any reasoning that only its issuer can read; None if it has none."""
+    """Remove all reasoning that only its issuer can read; None if there is none."""
 
     def rewrite(written: bytes, number: int) -> list[bytes] | None:
         item = _item(written)
@@ -72,7 +68,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         from_model = kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")
         if own is None or not (from_model or (kind == REASONING and not _is_native_id(own))):
             return None
-        # By the id of what followed a provider finds that reasoning is missing.
+        # By the ID of the next item a provider detects that reasoning is missing.
         ledger.dropped(Feature.ITEM_REFERENCE, at, "the provider refused the reasoning that goes with this id")
         return [without(written, [member.whole for member in named(object_members(written), "id")])]
 
@@ -80,7 +76,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def without_storage(body: bytes) -> bytes:
-    """The body with `store: false`, and encrypted reasoning requested: otherwise it could not be continued."""
+    """Set `store: false` and request encrypted reasoning: otherwise the response could not be continued."""
     members = object_members(body)
     edits = [(member.value, b"false") for member in named(members, "store")]
     include_members = named(members, "include")
@@ -105,7 +101,7 @@ def _summary_message(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
 
 
 def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """The spans of the ID of a call in an item, or of its result."""
+    """The spans of the call ID in an item: of a call, or of a result."""
     members = object_members(item) if item.startswith(b"{") else []
     spans = [member.value for member in named(members, "call_id")]
     kind = last_value(item, named(members, "type"))
@@ -128,7 +124,7 @@ def _is_sealed(item: JsonObject) -> bool:
 
 
 def _is_native_id(own: JsonValue) -> bool:
-    """Whether the id of reasoning is such as the protocol's vendor gives."""
+    """Whether the ID of reasoning has the vendor's own form."""
     return isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING]) and len(own) <= _MAX_ID_LENGTH
 
 

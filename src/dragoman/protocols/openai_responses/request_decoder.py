@@ -1,4 +1,4 @@
-"""Requests of this protocol, decoded faithfully; `request_abroad` writes the others (§3, §4, §12, §14, §15)."""
+"""Decodes requests of this protocol (§3, §4, §12, §14, §15). `request_encoder` encodes those of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.wire.fields import Fields
 
 _DISTINCTIVE_MEMBERS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
 
-# Members whose value the model takes unchanged: the member there, and the type of the value.
+# Members whose value the model takes unchanged: its member, and the type of the value.
 _PLAIN: dict[str, tuple[str, type]] = {
     "model": ("model", str),
     "parallel_tool_calls": ("parallel_calls", bool),
@@ -35,29 +35,25 @@ _PLAIN: dict[str, tuple[str, type]] = {
     "max_tool_calls": ("max_tool_calls", int),
     "previous_response_id": ("continues", str),
 }
-# Numbers that bound something, and the least that they may be.
 _CAPS = (("max_output_tokens", 1), ("max_tool_calls", 0))
 _TYPES = {str: "string", bool: "boolean", int: "integer", dict: "object"}
-# Members that may require something that only this protocol has.
+# Members that may require a feature that only this protocol has.
 _DEMANDING = frozenset({"previous_response_id", "conversation", "prompt", "background", "multi_agent", "moderation"})
 
 _BLANK = Request(origin=NAME, model="")
 
 
 def recognises(body: JsonObject) -> bool:
-    """Whether a body looks like a Responses request."""
     return "messages" not in body and any(member in body for member in _DISTINCTIVE_MEMBERS)
 
 
 class _Draft:
-    """A request while its members are read, in their order."""
-
     __slots__ = ("extras", "fields", "known", "members", "reader", "spellings", "tools")
 
     def __init__(self, body: JsonObject, known: KnownParts) -> None:
         self.fields = Fields(body)
         self.known = known
-        # Members of the request by name, to be filled in over an empty one.
+        # Decoded members by name, to be set over an empty request.
         self.members: dict[str, object] = {}
         self.extras: JsonObject = {}
         self.spellings: list[str] = []
@@ -66,7 +62,7 @@ class _Draft:
 
 
 def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Request:
-    """Read a request; nothing is adapted and nothing is lost."""
+    """Decode a request. Nothing is adapted and nothing is lost."""
     draft = _Draft(body, known)
     members, extras = draft.members, draft.extras
     for key, value in body.items():
@@ -105,7 +101,7 @@ def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Reque
 
 
 def _integer(fields: Fields, key: str, value: JsonValue, expected: type) -> int:
-    """A whole number in another spelling (`4.0`); every other value is of the wrong type."""
+    """An integer in another spelling (`4.0`). Every other value has the wrong type."""
     number = fields.optional_integer(key) if expected is int else None
     if number is None:
         raise fields.fail(key, _TYPES[expected], value)
@@ -113,7 +109,7 @@ def _integer(fields: Fields, key: str, value: JsonValue, expected: type) -> int:
 
 
 def _check_input(body: JsonObject) -> None:
-    """A request without input continues something that is stored, or is none."""
+    """Check a request without input: it must continue something that is stored."""
     if isinstance(body.get("input"), str):
         return
     if all(body.get(member) is None for member in ("previous_response_id", "conversation", "prompt")):
@@ -152,7 +148,7 @@ def _background(draft: _Draft, key: str) -> None:
 
 
 def _sampling(draft: _Draft, key: str) -> None:
-    """All numbers of the sampling at once, whichever of them comes first."""
+    """All sampling numbers at once, whichever of them comes first."""
     del key
     if "sampling" not in draft.members:
         number = draft.fields.optional_number
@@ -201,7 +197,7 @@ def _add_extras(draft: _Draft, key: str, fields: Fields) -> None:
 
 
 def _end_user(draft: _Draft, key: str) -> None:
-    """The end user, perhaps in the older member; next to the newer one that stays in the extras."""
+    """The end user, perhaps in the older member. Next to the newer one, the older one stays in the extras."""
     name = draft.fields.text(key)
     if key == "user":
         if draft.fields.value.get("safety_identifier") is not None:
@@ -218,7 +214,7 @@ def _cache(draft: _Draft, key: str) -> None:
     retention = fields.optional_text("prompt_cache_retention")
     options = fields.optional_fields("prompt_cache_options") or Fields({})
     mode = options.choice("mode", ("implicit", "explicit"))
-    # Only an explicit no is stored.
+    # Only an explicit false is stored.
     prewarm = options.optional_flag("prewarm") if options.value.get("prewarm") is not False else False
     cache = CacheOptions(
         explicit=None if mode is None else mode == "explicit",
@@ -231,7 +227,7 @@ def _cache(draft: _Draft, key: str) -> None:
 
 
 def _context_management(draft: _Draft, key: str) -> None:
-    """The threshold of the one compaction; anything else stays in the extras."""
+    """The threshold of the only compaction. Other values stay in the extras."""
     entries = draft.fields.optional_list(key)
     match entries:
         case [{"type": "compaction", "compact_threshold": int(threshold), **others}] if (
@@ -273,7 +269,7 @@ def _updates(draft: _Draft) -> Updates:
     for tool in items.tools:
         identity = _identity(tool)
         if identity is None or identity not in declared:
-            # A deferred tool is declared already when a search finds it.
+            # A deferred tool is already declared when a search finds it.
             declared.add(identity)
             fresh.append(tool)
     return Updates(tools=tuple(fresh), effort=items.effort, output=items.output)
@@ -286,7 +282,7 @@ def _identity(tool: ToolSpec) -> tuple[str | None, str] | None:
 
 
 def _demands(body: JsonObject) -> list[Demand]:
-    """Requirements that only this protocol can fulfil; the members stay among the extras."""
+    """Requirements that only this protocol can meet. The members stay in the extras."""
     demands: list[Demand] = []
     continues = body.get("previous_response_id")
     if continues is not None:

@@ -1,5 +1,5 @@
-"""Requests of other protocols' clients, for a Responses provider (§3, §4, §10, §12, §14, §15). The body is built from
-an allow-list. Most requests use few members, so each group of unused members is skipped in one test."""
+"""Encodes requests of other protocols for a Responses provider (§3, §4, §10, §12, §14, §15). The body is built from an
+allow-list. Most requests use few members, so one test skips each group of unused members."""
 
 from __future__ import annotations
 
@@ -44,12 +44,10 @@ _NO_REASONING = Reasoning()
 def encode_request(
     request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
 ) -> EncodedRequest:
-    """Write a request by the mapping."""
     return _RequestEncoder(request, target, ledger, reuse).write()
 
 
 def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
-    """The options of the prompt cache, possibly none."""
     written: JsonObject = {}
     if cache is not None:
         mode = None if cache.explicit is None else "explicit" if cache.explicit else "implicit"
@@ -60,13 +58,11 @@ def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
 
 
 class _RequestEncoder:
-    """Writes one request."""
-
     __slots__ = ("_body", "_ledger", "_messages", "_original", "_request", "_reuse", "_target")
 
     def __init__(self, original: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None) -> None:
         for demand in original.demands:
-            # Moderation is the one demand that both OpenAI protocols can meet.
+            # Moderation is the one requirement that both OpenAI protocols can meet.
             if demand.feature is not Feature.MODERATION:
                 raise RefusedError(demand.feature.value, demand.member, demand.note)
         if original.choices is not None and original.choices > 1:
@@ -124,7 +120,7 @@ class _RequestEncoder:
         return EncodedRequest(body=body, table=tools.table, stops=watched(request.stop, ledger))
 
     def _declarations(self) -> EncodedTools:
-        """The tools as they are declared; tools that were encoded before are not encoded again."""
+        """The declared tools. Tools that were encoded before are not encoded again."""
         request, ledger, reuse = self._request, self._ledger, self._reuse
         if reuse is not None and (known := reuse.known_tools) is not None and known.specs is request.tools:
             declared = known.declarations
@@ -133,14 +129,14 @@ class _RequestEncoder:
                 return declared
         before = len(ledger)
         tools = ToolEncoder(request, self._target, ledger).write(placed_tools(request, self._original, ledger))
-        # A limit of calls is the request's own.
+        # The limit of calls depends on the request.
         if reuse is not None and tools.tools and request.max_tool_calls is None and tools.max_tool_calls is None:
             tools.text = Raw(encode(tools.tools))
             reuse.tools, reuse.tool_losses = tools, tuple(ledger.entries[before:])
         return tools
 
     def _instructions(self, turns: TurnWriter) -> tuple[str | None, JsonList | None]:
-        """The top-level instructions; a developer message instead where a block of them carries a breakpoint (§4)."""
+        """The top-level instructions, or a developer message if a block of them has a breakpoint (§4)."""
         ledger = self._ledger
         blocks = self._request.instructions
         has_breakpoints = self._target.capabilities.breakpoints and any(text.cache is not None for text in blocks)
@@ -214,7 +210,7 @@ class _RequestEncoder:
             self._body["reasoning"] = written
 
     def _effort(self) -> str | None:
-        """The effort by E2; of another protocol's values only those the model declares, or the three that all have."""
+        """The effort by E2. Of another protocol's values, only the declared ones or the three common ones are sent."""
         reasoning, capabilities, ledger = self._request.reasoning, self._target.capabilities, self._ledger
         effort, at = reasoning.effort, ("reasoning", "effort")
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS)
@@ -244,7 +240,6 @@ class _RequestEncoder:
         return chosen
 
     def _summary(self, effort: str | None) -> str | None:
-        """The display of reasoning (E3)."""
         reasoning = self._request.reasoning
         if not self._messages:
             if reasoning.summary is not None:
@@ -293,7 +288,6 @@ class _RequestEncoder:
         )
 
     def _identity(self) -> None:
-        """Identity: the end user, and the prompt cache key, for which Messages has no member."""
         request, body, ledger = self._request, self._body, self._ledger
         user, key = request.end_user, request.cache_key
         if user is not None:
@@ -341,7 +335,7 @@ class _RequestEncoder:
             body["stream_options"] = {"include_obfuscation": False}
 
     def _chat_tier(self, tier: str | None) -> str | None:
-        """A tier of a Chat client: what other vendors call theirs there is no word of this protocol."""
+        """A tier of a Chat client. Other vendors' names of the ordinary tier are mapped."""
         mapped = ORDINARY_TIERS.get(tier, tier) if tier is not None else None
         if mapped != tier:
             self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"{tier!r} is called {mapped!r} here")
@@ -359,7 +353,8 @@ class _RequestEncoder:
         return "default" if request.service_tier == "standard_only" else request.service_tier
 
     def _extras(self, extras: Extras) -> None:
-        """Members of the client's protocol alone; both OpenAI protocols have the older name of the end user (§3)."""
+        """Members that only the client's protocol has. Both OpenAI protocols have the older name of the end user
+        (§3)."""
         user = extras.fields.get("user")
         if extras.origin == _CHAT and isinstance(user, str):
             self._body["user"] = user

@@ -1,4 +1,4 @@
-"""Glance at a Responses request: what routing, sessions and the relay must know of it, from one read of each member."""
+"""Request glance for Responses: the members that routing, sessions and the relay need, each read once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dragoman.wire.peek import (
 
 # Members without which a request references no items of its provider other than responses and conversations.
 REFERENCE_KEYS = (b'"file_id"', b'"container"', b'"vector_store_ids"')
-# Tiers with prices of their own, by the names that requests of all protocols have for them.
+# Tiers with prices of their own, by their names in requests of all protocols.
 TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
 _USUAL_TIERS = frozenset({"", "auto", "default"})
 _MAX_TIER_BYTES = 32
@@ -115,20 +115,19 @@ _CONVERSATION = msgspec.json.Decoder(str | _Conversation | None)
 _TEXT = msgspec.json.Decoder(_Text)
 _KIND = msgspec.json.Decoder(_Kind)
 _REASONING = msgspec.json.Decoder(_Reasoning)
-# Clients leave reasoning out as they like.
+# Clients may drop reasoning.
 _NOTHING: Turn = (INSTRUCTION, "", "", ())
 
 
 class ResponsesGlance(Struct):
-    """The outline of a Responses request; input items are parsed on first use."""
+    """Glance at a Responses request. Input items are parsed on first use."""
 
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
     _items: Sequence[_Item] | None = None
-    # Whether an item is in no form of the protocol.
     _is_odd: bool = False
-    # A member of a class is slow to find.
+    # Bound once, because a class attribute is slow to look up.
     protocol: str = NAME
 
     def _read(self) -> Sequence[_Item]:
@@ -145,7 +144,6 @@ class ResponsesGlance(Struct):
 
     @property
     def history(self) -> Raw:
-        """The member that clients send again with every call, longer each time."""
         return self.members.get("input", NULL)
 
     def usual_messages(self) -> tuple[Message, ...] | None:
@@ -153,17 +151,16 @@ class ResponsesGlance(Struct):
         return None
 
     def forget(self) -> None:
-        """Drop the items that were read: they are as large as the body."""
         self._items = None
 
     def request_features(self) -> RequestFeatures:
-        """Tools, media, thinking, structured output, and how much may be answered."""
+        """Tools, media, thinking, structured output, and the maximum output."""
         member = self.members.get
         images = documents = stored = False
         media = 0
         for item in self._read():
             parts = item.content if isinstance(item.content, list) else ()
-            # Results of tools may hold media themselves.
+            # Results of tools may contain media.
             for part in (*parts, *listed(item.output, _PARTS)):
                 images = images or part.kind == "input_image"
                 documents = documents or part.kind == "input_file"
@@ -206,7 +203,7 @@ class ResponsesGlance(Struct):
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """Session hints of the request; none, if it has no form of the protocol."""
+        """Session hints of the request; none if it is invalid."""
         members = self.members
         try:
             items = _ITEMS.decode(reader.tail) if reader is not None and reader.tail else self._read()
@@ -274,7 +271,7 @@ def _turn(item: _Item) -> Turn:
         return INSTRUCTION, "", item.text, ()
     if kind == "reasoning":
         return _NOTHING
-    # Items of hosted tools, and unknown ones: the model's, by their ids.
+    # Items of hosted tools and unknown items count as the model's, by their IDs.
     return ASSISTANT, f"a{kind} {item.id or item.call_id or ''}", "", ()
 
 

@@ -1,4 +1,4 @@
-"""Whole answers: decoded from a provider, encoded for a client (§16–§20)."""
+"""Full responses of Responses, decoded and encoded (§16–§20)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ _REASONS = {
 
 
 def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
-    """Read a whole answer, or the failure it is (O2)."""
     fields = Fields(body)
     status = fields.optional_text("status")
     if has_failed(body):
@@ -69,7 +68,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         return cancelled()
     nothing_left = status == INCOMPLETE and body.get("output") is None
     if not nothing_left and not isinstance(body.get("output"), list):
-        # Without it this is no response: an error of another form, or an empty object.
+        # A body without it is no response: an error of another form, or an empty object.
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(translation, ledger)
     calls = CallsSeen()
@@ -82,7 +81,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     try:
         usage = decode_usage(body, ledger, native=reader.native)
     except WireError as unread:
-        # Counts that cannot be read are no reason to fail.
+        # Unreadable counts must not fail the response.
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
     members = {**body}
     for key in _MODELLED:
@@ -106,12 +105,10 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     )
 
 
-# Members of an answer that the model holds.
 _MODELLED = ("id", "model", "created_at", "output")
 
 
 def cancelled() -> Failure:
-    """The failure of a cancelled response."""
     return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native=CANCELLED)
 
 
@@ -136,7 +133,7 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     if status == INCOMPLETE or (status is None and reason):
         stop_reason = _REASONS.get(native) or reason_of(native)
         if native not in _REASONS and stop_reason in (StopReason.END, StopReason.OTHER):
-            # The response is incomplete; only its reason is unknown.
+            # The response is incomplete for an unknown reason.
             stop_reason = StopReason.LENGTH
         if stop_reason is not StopReason.END:
             return Stop(reason=stop_reason, native=native)
@@ -149,7 +146,6 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
 
 
 def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
-    """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
         return _encode_native(response)
     suffix = mint.response_suffix(translation.response_id or response.id)
@@ -191,13 +187,12 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
 
 
 def lose_members(extras: Extras, at: Place, ledger: Ledger) -> None:
-    """Report members of a part that exist only in another protocol; a native object is reported with its part."""
+    """Report members of a part that exist only in another protocol. A native object is reported with its part."""
     if extras.origin != NAME and "type" not in extras.fields:
         drop_extras(extras, at, ledger)
 
 
 def lose_logprobs(at: Place, ledger: Ledger) -> None:
-    """Report the log probabilities of a refusal."""
     ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "refusals have no log probabilities here")
 
 
@@ -218,7 +213,7 @@ def _encode_native(response: Response) -> JsonObject:
 
 
 class Assembly:
-    """Assembles the output of an answer from its parts: adjacent text is one part of one message."""
+    """Assembles the output of a response from its parts. Adjacent text is one part of one message."""
 
     def __init__(self, builder: ItemBuilder) -> None:
         self._builder = builder
@@ -227,11 +222,10 @@ class Assembly:
         self._places: list[Place] = []
         self._content: JsonList = []
         self._call: tuple[HostedCall, Place] | None = None
-        # The last item if it is a call, to detect truncation.
         self._last: tuple[ToolCall, str] | None = None
 
     def assemble(self, response: Response) -> tuple[JsonList, str | None]:
-        """The items, and the reason why they are incomplete."""
+        """The items, and the reason if they are incomplete."""
         parts = response.parts
         refused = any(isinstance(part, Refusal) for part in parts)
         for index, part in with_blanks(parts):

@@ -1,4 +1,5 @@
-"""The response object around the output: the client's request echoed with every member that Open Responses requires."""
+"""The response object around the output. It repeats the client's request with every member that Open Responses
+requires."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from dragoman.protocols.openai_responses.tool_decoder import encode_format, enco
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
 from dragoman.rules.response_metadata import ORDINARY_TIERS, EnumValues
 
-# Efforts of Open Responses; others are mapped to the nearest one.
+# Efforts of Open Responses. Others are mapped to the nearest one.
 _EFFORTS = EnumValues(
     feature=Feature.EFFORT,
     legal=frozenset({"none", "low", "medium", "high", "xhigh"}),
@@ -33,7 +34,7 @@ TIERS = EnumValues(
 def response_object(
     response_id: str, created: int, translation: TranslationContext, model: str, ledger: Ledger | None = None
 ) -> JsonObject:
-    """A response at its start: no output, no usage; request values are repeated as far as its types list them."""
+    """A response at its start, without output and usage. Request values are repeated if its types list them."""
     request = translation.request
     extras = request.extras.fields if request.extras is not None and request.extras.origin == NAME else {}
     as_user = "user" in request.spellings
@@ -98,7 +99,6 @@ def _reasoning(request: Request, ledger: Ledger | None) -> JsonValue:
 
 
 def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str | None, now: int) -> JsonObject:
-    """The response at its end: complete, or incomplete for a reason."""
     finished: JsonObject = {
         **body,
         "status": "completed" if reason is None else "incomplete",
@@ -109,7 +109,7 @@ def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str 
     }
     if usage is not None:
         if usage.service_tier is not None:
-            # Its end has reported a word of the provider's own.
+            # Losses of the tier were reported with the end.
             finished["service_tier"] = TIERS.map_value(usage.service_tier, (), None) or "default"
         if usage.web_searches:
             finished["tool_usage"] = {"image_gen": NO_IMAGES, "web_search": {"num_requests": usage.web_searches}}

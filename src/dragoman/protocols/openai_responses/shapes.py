@@ -1,4 +1,4 @@
-"""The literal names of the Responses wire (https://platform.openai.com/docs/api-reference/responses). No logic."""
+"""Literal names of the Responses protocol (https://platform.openai.com/docs/api-reference/responses). No logic."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ NAME: Final = "openai-responses"
 VENDOR = "openai"
 PATH = "/v1/responses"
 
-# Provider files of both OpenAI protocols belong to one issuer.
+# Both OpenAI protocols have the same issuer of files.
 FILE_ISSUER = "openai"
 
 MINIMUM_CAP = 16
 SAFETY_IDENTIFIER_LIMIT = 64
 
-# Values of `include`.
 INCLUDE_ENCRYPTED = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 INCLUDE_SOURCES = "web_search_call.action.sources"
 
-# Types of items.
 MESSAGE = "message"
 REASONING = "reasoning"
 FUNCTION_CALL = "function_call"
@@ -33,7 +31,6 @@ CODE_CALL = "code_interpreter_call"
 MCP_CALL = "mcp_call"
 MCP_LISTING = "mcp_list_tools"
 
-# The values of `status` and of `incomplete_details.reason`.
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 IN_PROGRESS = "in_progress"
@@ -41,7 +38,7 @@ FAILED = "failed"
 MAX_OUTPUT_TOKENS = "max_output_tokens"
 CONTENT_FILTER = "content_filter"
 
-# Prefixes of the ids of output items (N4).
+# Prefixes of the IDs of output items (N4).
 ID_PREFIXES = {
     MESSAGE: "msg_",
     REASONING: "rs_",
@@ -84,7 +81,7 @@ RESPONSE_INCOMPLETE = "response.incomplete"
 RESPONSE_FAILED = "response.failed"
 ERROR = "error"
 
-# Known members of a stream, level by level; any other is reported. Events have positions, content, and padding.
+# Known members of a stream, level by level; all others are reported. Events have positions, content, and padding.
 EVENT_MEMBERS = frozenset(
     {
         "type",
@@ -159,11 +156,11 @@ REPEATED = frozenset(
     }
 )
 
-# The user message after an assistant message that the provider cannot continue by itself (T14).
+# The user message after an assistant message that the provider cannot continue (T14).
 CONTINUATION = "Continue exactly where your last message stops. Output only the continuation."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 
-# A tool may call another model (image generation), also one inside an item; other servers have lists of models.
+# A tool may call another model (image generation), also one inside an item. Other servers have lists of models.
 MODEL_MEMBERS = (
     "tools/*/model",
     "tools/*/parameters/model",

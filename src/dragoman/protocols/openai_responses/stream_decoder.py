@@ -1,5 +1,5 @@
-"""A provider's stream to events (mapping.md 25.5 and 25.6). Several items may be open; `open_items` finds the item of
-an event and its new content. This module has the response around them, and the table of events by kind of item."""
+"""Decodes a provider's Responses stream to events (mapping.md 25.5 and 25.6). Several items may be open; `open_items`
+finds the item of an event and its new content. This module has the response around them, and the table of events."""
 
 from __future__ import annotations
 
@@ -58,8 +58,6 @@ from dragoman.wire.sse import Frame
 
 
 class ResponsesStreamDecoder:
-    """Frames of one stream to events."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
         self._surrogates = SurrogateJoiner(ledger)
@@ -70,7 +68,7 @@ class ResponsesStreamDecoder:
         self._by_index = self._items.by_index
         self._started = False
         self._over = False
-        # Counts come with the end, and never before.
+        # Counts arrive only with the end.
         self.final_usage: Usage | None = None
         # The state for an orderly end of a broken relayed stream: last number, response and finished items.
         self._sequence: JsonValue = -1
@@ -80,24 +78,23 @@ class ResponsesStreamDecoder:
         if translation.relayed:
             # The number of each frame is needed.
             self.text_frames.lessons = 0
-        # The piece that `text_frames` are of.
+        # The piece of `text_frames`.
         self._growing = OpenPiece()
         self._growing_index = 0
         self._grows_arguments = False
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events of one frame."""
         if self._over:
             return []
         if frame.data[:1] != b"{" and (data := frame.data.strip()) in _NO_EVENT:
-            # An event without data is some servers' sign of life.
+            # Some servers send an event without data as a heartbeat.
             return self.close() if data else []
         out: list[Event] = []
         self._context.out = out
         self.text_frames.is_ready = False
         try:
             try:
-                # As `SurrogateJoiner.read` does it, without one call more for every event.
+                # Inlined from `SurrogateJoiner.read`, to save one call per event.
                 event = read_json(frame.data)
             except UNREADABLE:
                 event = self._surrogates.reread(frame.data)
@@ -108,14 +105,14 @@ class ResponsesStreamDecoder:
                 if route is None:
                     self._response_event(kind, event)
                     return out
-                # The short way for growth, which is nearly all there is.
+                # The fast path for growth, nearly all of a stream.
                 if not _has_expected_members(event):
                     self._unknowns.members(event, EVENT_MEMBERS)
                 name = event.get("item_id")
                 if type(name) is str:
                     item = self._by_id.get(name)
                 else:
-                    # Some servers name none.
+                    # Some servers send no item ID.
                     index = event.get("output_index")
                     item = self._by_index.get(index) if type(index) is int else None
                 if type(item) is not route[0] or item.done:
@@ -146,7 +143,7 @@ class ResponsesStreamDecoder:
         return PartGrew(self._growing_index, ArgumentsRun(run.text, run.strings) if self._grows_arguments else run)
 
     def close(self) -> list[Event]:
-        """The stream ended without a terminal event: the answer is cut."""
+        """The stream ended without a terminal event: the response is truncated."""
         if self._over:
             return []
         self._context.out = []
@@ -154,7 +151,7 @@ class ResponsesStreamDecoder:
         return self._context.out
 
     def broken(self, failure: Failure) -> bytes:
-        """The error of a stream that was relayed up to here, numbered on from its last frame (§21)."""
+        """The error of a relayed stream that broke off, numbered after its last frame (§21)."""
         last = self._sequence if type(self._sequence) is int else -1
         return failed_frames(failure, self._response, self._finished, last + 1)
 
@@ -174,11 +171,9 @@ class ResponsesStreamDecoder:
         else:
             self._unknowns.name(kind if type(kind) is str else "event")
 
-    # The answer as a whole.
-
     def _created(self, event: JsonObject) -> None:
         if self._items:
-            # Another answer begins where this one broke off.
+            # Another response begins where this one broke off.
             self._fail(bad_gateway("another response began inside the stream"))
         else:
             self._begin(event)
@@ -206,7 +201,7 @@ class ResponsesStreamDecoder:
         if type(response) is not dict:
             response = {}
         if has_failed(response, event):
-            # Whatever the event's name, the response states that it failed.
+            # The response itself states that it failed, whatever the event's name.
             self._failed(event)
             return
         if response.get("status") == CANCELLED:
@@ -232,7 +227,7 @@ class ResponsesStreamDecoder:
         self._over = True
 
     def _counted(self, response: JsonObject) -> Usage | None:
-        """Token counts. After the content was sent, unreadable counts are no reason to fail."""
+        """Token counts. After the content was sent, unreadable counts must not fail the response."""
         try:
             return decode_usage(response, self._ledger, native=self._context.reader.native)
         except WireError as error:
@@ -257,8 +252,6 @@ class ResponsesStreamDecoder:
         self._context.out.append(Failed(failure, usage))
         self._over = True
 
-    # Items.
-
     def _added(self, event: JsonObject) -> None:
         self._begin({})
         body = event.get("item")
@@ -274,7 +267,7 @@ class ResponsesStreamDecoder:
 
 
 def _text_in(event: JsonObject, data: bytes) -> str | None:
-    """The text in data that reads as this event, which is not needed any more, but for its text."""
+    """The text in data that equals this event except for its text. The event is consumed."""
     try:
         other = read_json(data)
     except UNREADABLE:
@@ -286,10 +279,9 @@ def _text_in(event: JsonObject, data: bytes) -> str | None:
 _NO_EVENT = (b"[DONE]", b"")
 _has_expected_members = EVENT_MEMBERS.issuperset
 
-# Members of the response; the counts of its tools are read with the usage.
+# Members of the response. The counts of its tools are read with the usage.
 _RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}
 
-# Events of failures, whose members belong to the failure.
 _FAILURES = ("response.failed", "error", "response.error")
 
 _Grow: TypeAlias = Callable[..., None]
@@ -314,7 +306,6 @@ _ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
     "response.reasoning.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
 }
 
-# Events that only extend the open part.
 _GROWING = frozenset(
     {
         TEXT_DELTA,
@@ -325,7 +316,6 @@ _GROWING = frozenset(
     }
 )
 
-# Events of the answer.
 _HANDLERS: dict[str, Callable[[ResponsesStreamDecoder, JsonObject], None]] = {
     "response.created": ResponsesStreamDecoder._created,
     "response.queued": ResponsesStreamDecoder._begin,
@@ -336,7 +326,7 @@ _HANDLERS: dict[str, Callable[[ResponsesStreamDecoder, JsonObject], None]] = {
     "response.incomplete": ResponsesStreamDecoder._terminal,
     "response.failed": ResponsesStreamDecoder._failed,
     "error": ResponsesStreamDecoder._error,
-    # Names that no schema has, and servers use: without them the stream would end without its reason.
+    # Unofficial names that servers use. Without them the stream would end without its reason.
     "response.error": ResponsesStreamDecoder._error,
     "response.cancelled": ResponsesStreamDecoder._cancelled,
 }

@@ -1,15 +1,14 @@
-"""Events to a client's stream (mapping.md 25.2 and 25.4).
+"""Encodes events as a client's Responses stream (mapping.md 25.2 and 25.4).
 
 One item is open at a time. An item whose status depends on the end of the response is closed by the next event:
 
-    open item         growth                                 closed by
-    message           output_text.delta, refusal.delta       the next part that is no text, or the stop
-    reasoning         reasoning_summary_text.delta           its own end
-    function call     function_call_arguments.delta          its own end if the arguments are whole, else the next part
-    custom call       custom_tool_call_input.delta           the next part, or the stop
-    vendor's call     held, its arguments make the item      its own end, opened and closed at once
-    hosted call       –                                      its result; failed if something else follows
-"""
+open item         growth                                 closed by
+message           output_text.delta, refusal.delta       the next part other than text, or the stop
+reasoning         reasoning_summary_text.delta           its own end
+function call     function_call_arguments.delta          its own end if the arguments are complete, else the next part
+custom call       custom_tool_call_input.delta           the next part, or the stop
+vendor's call     held, its arguments make the item      its own end, opened and closed at once
+hosted call       –                                      its result; failed if another part follows"""
 
 from __future__ import annotations
 
@@ -107,8 +106,6 @@ _HOSTED_FAILING = frozenset({HostedKind.MCP, HostedKind.MCP_LISTING})
 
 
 class _Open(Enum):
-    """The part that is open at present."""
-
     NOTHING = "nothing"
     TEXT = "text"
     REFUSAL = "refusal"
@@ -119,8 +116,6 @@ class _Open(Enum):
 
 
 class ResponsesStreamEncoder:
-    """Writes one stream."""
-
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._translation = translation
         self._mint = mint
@@ -143,8 +138,7 @@ class ResponsesStreamEncoder:
         self._over = False
 
     def feed(self, event: Event) -> bytes:
-        """The frames that one event makes."""
-        # The commonest event by far is more text of an open part.
+        # By far the most frequent event is more text of an open part.
         if self._plain and type(event) is PartGrew:
             delta = event.delta
             if type(delta) is TextDelta or type(delta) is ArgumentsDelta:
@@ -159,18 +153,14 @@ class ResponsesStreamEncoder:
         return handler(self, event) if handler is not None and not self._over else b""
 
     def run_form(self, index: int) -> FrameForm | None:
-        """The form of the frames that a run of the open part makes."""
         return self._frames.run_form(self._frames.sequence) if self._plain else None
 
     def _logged_delta(self, delta: TextDelta) -> bytes:
         if self._open is _Open.TEXT:
             return self._message.logged_delta(delta)
         if self._open is _Open.REFUSAL and not self._frames.pieces:
-            # Once for the part is enough.
             lose_logprobs(("parts", self._part_index), self._ledger)
         return self._frames.delta(delta.text)
-
-    # The answer as a whole.
 
     def _started(self, event: Started) -> bytes:
         suffix = self._mint.response_suffix(self._translation.response_id or event.id)
@@ -225,12 +215,10 @@ class ResponsesStreamEncoder:
             written += self._started(Started(id="", model=""))
         call = self._waiting_call
         if call is not None and call_kind(call) == CUSTOM_CALL:
-            # Its end was sent, so it is finished; an open part stays open (§21).
+            # Its end was sent, so it is finished. An open part stays open (§21).
             written += self._close_call(None)
         self._over, self._plain = True, False
         return written + failed_frames(event.failure, self._body, self._frames.items, self._frames.sequence)
-
-    # Parts.
 
     def _part_started(self, event: PartStarted) -> bytes:
         part = event.part
@@ -250,7 +238,7 @@ class ResponsesStreamEncoder:
         return written + opener(self, part)
 
     def _part_grew(self, event: PartGrew) -> bytes:
-        """Growth that opens something, is held, or is no text."""
+        """Growth that opens an item, is held, or is no text."""
         delta: Delta = event.delta
         match delta:
             case TextDelta() if self._open is _Open.THINKING:
@@ -282,7 +270,7 @@ class ResponsesStreamEncoder:
         return b""
 
     def _close_pending(self, following: Part | None, reason: str | None = None) -> bytes:
-        """Close what waited for the next part, or for the stop."""
+        """Close the item that waited for the next part, or for the stop."""
         if self._waiting_call is not None:
             return self._close_call(reason if following is None else None)
         if self._hosted is not None:
@@ -295,8 +283,6 @@ class ResponsesStreamEncoder:
 
     def _item_id(self, kind: str) -> str:
         return self._builder.item_id(kind, len(self._frames.items))
-
-    # Messages.
 
     def _message_id(self) -> str:
         return self._item_id(MESSAGE)
@@ -312,8 +298,6 @@ class ResponsesStreamEncoder:
             lose_logprobs(("parts", self._part_index), self._ledger)
         return self._message.open_refusal(part.text, self._message_id())
 
-    # Reasoning.
-
     def _open_thinking(self, part: Thinking) -> bytes:
         frames = self._frames
         frames.item_id = self._builder.reasoning_id(part, len(frames.items))
@@ -323,7 +307,6 @@ class ResponsesStreamEncoder:
         return written + self._think(part.text)
 
     def _think(self, text: str) -> bytes:
-        """The first text opens the summary; later text is growth."""
         if not text:
             return b""
         self._plain = True
@@ -340,8 +323,6 @@ class ResponsesStreamEncoder:
             written += frames.in_item(SUMMARY_DONE, {"summary_index": 0, "text": text})
             written += frames.in_item(SUMMARY_PART_DONE, {"summary_index": 0, "part": part})
         return written + frames.item_done(self._builder.reasoning(replace(self._part, text=text), len(frames.items)))
-
-    # Calls.
 
     def _open_call(self, part: ToolCall) -> bytes:
         if part.namespace is None and part.name in self._builder.natives:
@@ -367,7 +348,7 @@ class ResponsesStreamEncoder:
         if call_kind(call) == FUNCTION_CALL:
             arguments = self._frames.part_text()
             if not arguments.strip():
-                # A client never gets "" for no arguments, and at least one delta (N3).
+                # A client never gets "" for missing arguments, and always at least one delta (N3).
                 self._frames.pieces = []
                 written = self._frames.delta("{}")
                 arguments = "{}"
@@ -397,8 +378,6 @@ class ResponsesStreamEncoder:
             self._part = call
             return self._announce_call(call) + self._end_call()
         return frames.item_added({**item, "status": IN_PROGRESS}) + frames.item_done(item)
-
-    # Parts that come whole.
 
     def _open_hosted(self, part: HostedCall) -> bytes:
         self._hosted = (part, self._part_index)

@@ -1,4 +1,4 @@
-"""Frames of a client's stream, numbered from 0 without a gap around numbered items (S8), and its open message."""
+"""Frames of a client's stream, numbered from 0 without gaps (S8), and its open message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SEQUENCE = b',"sequence_number":'
 
 
 class FrameWriter:
-    """Encodes the frames of one stream and stores the finished items and the text of the open part."""
+    """Encodes the frames of one stream, and stores the finished items and the text of the open part."""
 
     __slots__ = ("_after", "_before", "item_id", "items", "pieces", "sequence")
 
@@ -40,7 +40,6 @@ class FrameWriter:
         self.items: JsonList = []
         self.item_id = ""
         self.pieces: list[str] = []
-        # The bytes around the text in every delta of the open part.
         self._before = b""
         self._after = b""
 
@@ -50,28 +49,25 @@ class FrameWriter:
         return frame(encode({"type": kind, **members, "sequence_number": number}), kind)
 
     def prepare(self, kind: str, members: JsonObject, after: bytes = b"") -> None:
-        """Write all of a delta's frame but its text, once for the part; `after` are members that follow the text."""
+        """Encode a delta's frame without its text, once for the part. `after` are members that follow the text."""
         opening = encode({"type": kind, "item_id": self.item_id, "output_index": len(self.items), **members})
         self._before = b"event: %b\ndata: %b" % (kind.encode(), opening[:-1] + b',"delta":')
         self._after = after + _SEQUENCE
         self.pieces = []
 
     def delta(self, text: str) -> bytes:
-        """More text of the open part."""
         self.pieces.append(text)
         number = self.sequence
         self.sequence = number + 1
         return b"%b%b%b%d}\n\n" % (self._before, _quoted(text), self._after, number)
 
     def run(self, run: TextRun | ArgumentsRun) -> bytes:
-        """More text of the open part, in several deltas."""
         self.pieces.append(run.text)
         number = self.sequence
         self.sequence += len(run.strings)
         return self.run_form(number).frames_of(run.strings)
 
     def run_form(self, number: int) -> FrameForm:
-        """The form of the frames of a run, from this number on."""
         return FrameForm(self._before + b'"', b'"' + self._after, number, b"}\n\n")
 
     def part_text(self) -> str:
@@ -81,13 +77,11 @@ class FrameWriter:
         return self.frame(ITEM_ADDED, {"output_index": len(self.items), "item": item})
 
     def item_done(self, item: JsonObject) -> bytes:
-        """The end of an item, which is one of the answer's from then on."""
         written = self.frame(ITEM_DONE, {"output_index": len(self.items), "item": item})
         self.items.append(item)
         return written
 
     def in_item(self, kind: str, members: JsonObject) -> bytes:
-        """A frame about the open item."""
         return self.frame(kind, {"item_id": self.item_id, "output_index": len(self.items), **members})
 
 
@@ -95,7 +89,7 @@ _NO_LOGPROBS = b',"logprobs":[]'
 
 
 class MessageStream:
-    """Writes messages, one at a time. Adjacent blocks of text share one content part; every refusal is its own."""
+    """Encodes messages, one at a time. Adjacent blocks of text share one content part; every refusal is its own."""
 
     __slots__ = (
         "_annotations",
@@ -116,20 +110,19 @@ class MessageStream:
         self._frames = frames
         self._ledger = ledger
         self.is_open = False
-        # Finished content, and the text of earlier blocks in the open one.
+        # Finished content, and the text of earlier blocks in the open part.
         self._content: JsonList = []
         self._text_open = False
         self._refusal_open = False
         self._annotations: JsonList = []
         self._logprobs: JsonList = []
         self._citations: list[Citation] = []
-        # In characters of the open text: where this block begins, and how many are in how many pieces.
+        # The start of this block in the open text in characters, and the measured length with its number of pieces.
         self._block_start = 0
         self._length = 0
         self._measured = 0
 
     def open_text(self, part: Text, item_id: str) -> bytes:
-        """A block of text begins."""
         frames = self._frames
         written = self._open(item_id)
         if self._text_open:
@@ -149,7 +142,6 @@ class MessageStream:
         return written
 
     def logged_delta(self, delta: TextDelta) -> bytes:
-        """More text, with the log probabilities of its tokens."""
         frames = self._frames
         logprobs = delta.logprobs or []
         self._logprobs.extend(logprobs)
@@ -162,13 +154,13 @@ class MessageStream:
         return frames.in_item(TEXT_DELTA, members)
 
     def cite(self, citation: Citation) -> None:
-        """A citation of the open block; its place is known at the end of it."""
+        """Add a citation of the open block. Its span is known at the end of the block."""
         self._citations.append(citation)
 
     def end_block(self, part_index: int) -> bytes:
-        """The end of one block of text: its citations get their places in the part."""
+        """End one block of text. Its citations get their spans in the part."""
         if not self._citations:
-            # Most blocks have none; the length is taken only when one has.
+            # Most blocks have no citations. The length is measured only for those with some.
             return b""
         frames = self._frames
         length = self._text_length() - self._block_start
@@ -188,7 +180,6 @@ class MessageStream:
         return b"".join(written)
 
     def open_refusal(self, text: str, item_id: str) -> bytes:
-        """Start a refusal text."""
         frames = self._frames
         written = self._open(item_id) + self._close_text() + self._close_refusal()
         self._refusal_open = True
@@ -198,14 +189,12 @@ class MessageStream:
         return written + frames.delta(text) if text else written
 
     def close(self, status: str) -> bytes:
-        """The end of the message."""
         written = self._close_text() + self._close_refusal()
         content, self._content = self._content, []
         self.is_open = False
         return written + self._frames.item_done(message_item(self._frames.item_id, content, status))
 
     def _text_length(self) -> int:
-        """The length of the open text; each fragment is measured once."""
         pieces = self._frames.pieces
         self._length += sum(map(len, pieces[self._measured :]))
         self._measured = len(pieces)
@@ -243,7 +232,7 @@ class MessageStream:
 
 
 def _without_bytes(logprobs: JsonList) -> JsonList:
-    """Log probabilities as in events: the bytes of tokens are only in the finished part."""
+    """Log probabilities for events. Only the finished part has the bytes of tokens."""
     return [_bare(entry) for entry in logprobs]
 
 

@@ -1,4 +1,4 @@
-"""Tools, tool choice and response format, decoded, and encoded again in responses."""
+"""Decodes tools, tool choice and response format, and encodes them again in responses."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from dragoman.wire.fields import Fields
 _SEARCH_TYPES = frozenset(
     {"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"}
 )
-# Members of a namespace that have no place in the model ride on its first tool under this key.
+# The key under which the first tool of a namespace carries unknown members of the namespace.
 _NAMESPACE_REST = "namespace"
 
 
 def decode_tools(fields: Fields, key: str) -> tuple[ToolSpec, ...]:
-    """The tools of a list; a namespace is replaced by its members."""
+    """The tools of a list. A namespace is replaced by its members."""
     tools: list[ToolSpec] = []
     for tool in fields.each(key):
         plain = _plain_function(tool.value)
@@ -76,9 +76,8 @@ def _plain_function(tool: JsonObject) -> FunctionTool | None:
 
 
 def decode_tool(tool: Fields) -> Sequence[ToolSpec]:
-    """The tools that one declaration makes."""
     if "input_schema" in tool.value and tool.value.get("type") in (None, "custom"):
-        # A function in the form of the Messages protocol, as some agents send it to its models.
+        # A function in the form of Messages, which some agents send to its models.
         return (_decode_function(tool),)
     kind = tool.name("type")
     if kind == "namespace":
@@ -123,7 +122,6 @@ def _decode_function(tool: Fields) -> FunctionTool:
     tool.skip("type")
     nested = tool.value.get("function")
     if "name" not in tool.value and isinstance(nested, dict):
-        # As Chat has it.
         outer = {key: value for key, value in tool.value.items() if key != "function"}
         return _decode_function(Fields({**outer, **nested}, tool.path))
     tool.demand("input_schema")
@@ -161,7 +159,6 @@ def _decode_custom(tool: Fields) -> TextTool:
 
 
 def _beside(extras: Extras | None, key: str, beyond: Extras | None) -> Extras | None:
-    """Extras with those of a member under its name."""
     if beyond is None:
         return extras
     return Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), key: beyond.fields})
@@ -180,7 +177,7 @@ def _decode_search(tool: Fields, kind: str) -> WebSearchTool:
             beyond = Extras(origin=NAME, fields={})
     location = tool.optional_object("user_location")
     context_size = tool.optional_text("search_context_size")
-    # Another spelling of the type is stored, with the whole declaration.
+    # Another spelling of the type is stored, with the full declaration.
     whole = Extras(origin=NAME, fields=tool.value) if kind != "web_search" else None
     extras = whole or _beside(tool.rest(NAME), "filters", beyond)
     return WebSearchTool(allowed_domains=allowed, location=location, context_size=context_size, extras=extras)
@@ -275,7 +272,6 @@ def _decode_ref(ref: Fields) -> ToolRef:
     kind = ref.name("type")
     if kind in ("function", "custom"):
         if "name" not in ref.value and isinstance(ref.value.get(kind), dict):
-            # Nested, as Chat has it.
             return ToolRef(kind=kind, name=ref.fields(kind).name("name"))
         return ToolRef(kind=kind, name=ref.name("name"), namespace=ref.optional_text("namespace"))
     vendor = openai_tools.tool_of(kind)
@@ -285,7 +281,6 @@ def _decode_ref(ref: Fields) -> ToolRef:
 
 
 def decode_format(text: Fields) -> OutputFormat | None:
-    """The form of the answer's text; None without a format."""
     form = text.optional_fields("format")
     if form is None:
         return None
@@ -303,11 +298,8 @@ def decode_format(text: Fields) -> OutputFormat | None:
     )
 
 
-# The tools as a response echoes them.
-
-
 def encode_native_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
-    """The tools as the client declared them, the members of functions named even where they are null."""
+    """The tools in the client's form. Members of functions are present even if null."""
     written: JsonList = []
     group: tuple[Namespace, JsonList] | None = None
     for tool in tools:
@@ -370,7 +362,6 @@ def _native_custom(tool: TextTool, extras: JsonObject) -> JsonObject:
 
 
 def grammar(tool: TextTool) -> JsonObject:
-    """The grammar that binds a free-text tool."""
     return {"type": "grammar", "syntax": tool.syntax or "lark", "definition": tool.definition}
 
 
@@ -407,7 +398,7 @@ def _native_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
 
 
 def encode_mcp(tool: McpTool) -> JsonObject:
-    """A tool server, without what only its own protocol knows of it."""
+    """A tool server, without members that only its own protocol has."""
     members: JsonObject = {
         "type": "mcp",
         "server_label": tool.label,
@@ -446,7 +437,6 @@ def _native_ref(ref: ToolRef) -> JsonObject:
 
 
 def encode_format(output: OutputFormat) -> JsonObject:
-    """The output format in its original form."""
     extras = output.extras.fields if output.extras is not None and output.extras.origin == NAME else {}
     if output.kind is not OutputKind.SCHEMA:
         return {"type": "json_object" if output.kind is OutputKind.JSON else "text", **extras}

@@ -1,4 +1,4 @@
-"""Tools and tool choice of other protocols' clients, for a Responses provider (§7, §8, §13)."""
+"""Encodes tools and tool choice of other protocols for a Responses provider (§7, §8, §13)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INPUT_SCHEMA: JsonObject = {"type": "object", "properties": {"input": {"type": 
 
 
 class EncodedTools(ToolDeclarations, kw_only=True):
-    """The encoded tools, their names at the provider, and what else they require of the request."""
+    """The encoded tools, their names at the provider, and their requirements of the request."""
 
     tools: JsonList
     searches: bool = False
@@ -39,8 +39,6 @@ class EncodedTools(ToolDeclarations, kw_only=True):
 
 
 class ToolEncoder:
-    """Writes the tools of one request."""
-
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         self._request = request
         self._target = target
@@ -48,7 +46,7 @@ class ToolEncoder:
         self._table = ToolTable()
         self._written = EncodedTools(tools=[], table=self._table)
         self._lost: str | None = None
-        # Deferred tools without a search over them are refused.
+        # Deferred tools without a search over them are rejected.
         self._defers = target.capabilities.hosted_tools and any(
             isinstance(tool, ToolSearchTool) for tool in request.tools
         )
@@ -56,7 +54,7 @@ class ToolEncoder:
         self._searches = any(isinstance(tool, WebSearchTool) for tool in request.tools)
 
     def write(self, tools: list[tuple[ToolSpec, Place]]) -> EncodedTools:
-        """All tools, each with its place in the request; a request whose every tool is unknown here is refused."""
+        """All tools, each with its location in the request. A request whose tools are all unknown is rejected."""
         for tool, at in tools:
             one = self._function(tool, at) if type(tool) is FunctionTool else self._tool(tool, at)
             if one is not None:
@@ -135,7 +133,7 @@ class ToolEncoder:
             if not strict:
                 ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), "the schema is outside OpenAI's strict subset")
         written["parameters"] = parameters
-        # Left out, the provider would try strict mode and change optional arguments (pitfall 142).
+        # Without it, the provider would try strict mode and change optional arguments (pitfall 142).
         written["strict"] = strict
         if tool.deferred:
             self._defer(written, at)
@@ -199,14 +197,14 @@ class ToolEncoder:
         location = tool.location
         if location is not None:
             inner = location.get("approximate")
-            # Chat nests the place under the kind of it.
+            # Chat nests the location under its type.
             written["user_location"] = {"type": "approximate", **inner} if isinstance(inner, dict) else location
         if tool.context_size is not None:
             written["search_context_size"] = tool.context_size
         return written
 
     def _limit(self, uses: int | None, at: Place) -> None:
-        """`max_uses` of one tool is `max_tool_calls` of the request where no other hosted tool is meant by it."""
+        """`max_uses` of one tool becomes `max_tool_calls` of the request if there is no other hosted tool."""
         if uses is None:
             return
         if self._hosted == 1:
@@ -243,7 +241,7 @@ class ToolEncoder:
             authorization=tool.authorization,
             headers=tool.headers,
             allowed_tools=tool.allowed_tools,
-            # Other protocols know no approval: their providers call at once.
+            # Other protocols have no approval: their providers call at once.
             approval=tool.approval or "never",
             deferred=tool.deferred or None,
         )
@@ -251,7 +249,6 @@ class ToolEncoder:
 
 
 def encode_choice(request: Request, written: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonObject:
-    """`tool_choice` and `parallel_tool_calls`, both only with tools."""
     body: JsonObject = {}
     choice = request.tool_choice
     if not written.tools:
@@ -291,7 +288,6 @@ def _named(ref: ToolRef | None, written: EncodedTools) -> JsonValue:
 
 
 def _kinds(written: EncodedTools) -> frozenset[JsonValue]:
-    """The types of the tools that are offered."""
     return frozenset(tool["type"] for tool in written.tools if isinstance(tool, dict) and isinstance(tool["type"], str))
 
 

@@ -1,4 +1,4 @@
-"""Turns of another protocol's conversation as items of an input (§5, §6); those of the assistant by `assistant`."""
+"""Encodes turns of another protocol's conversation as input items (§5, §6). `assistant` encodes the assistant's."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USE
 
 
 class TurnWriter:
-    """Writes the conversation of one request."""
-
     def __init__(
         self,
         request: Request,
@@ -74,7 +72,7 @@ class TurnWriter:
             ledger.invented(Feature.PREFILL, turns[-1].places[-1], note)
             items.append(user_message(CONTINUATION))
         if history is not None:
-            # Results are written like their calls, and no two items have the same id.
+            # Results have the form of their calls, and no two items have the same ID.
             history.is_prefix = history.is_prefix and self._assistant.is_stateless
             history.finish(ledger, items)
         return items
@@ -88,7 +86,6 @@ class TurnWriter:
         return decode_turn([block for block in blocks if isinstance(block, dict)])
 
     def _user(self, turn: Turn) -> JsonObject | None:
-        """A message of the user; None if it is empty."""
         content = self.content.content(turn.parts, turn.places)
         if content:
             return {"type": MESSAGE, "role": "user", "content": content}
@@ -97,7 +94,6 @@ class TurnWriter:
         return {"type": MESSAGE, "role": "user", "content": ""}
 
     def _instructions(self, turn: Turn) -> JsonObject | None:
-        """A message of instructions; None if it is empty."""
         parts: list[Part] = []
         places: list[Place] = []
         for index, part in enumerate(turn.parts):
@@ -114,7 +110,7 @@ class TurnWriter:
         content = self.content.content(parts, places)
         if not content:
             return None
-        # Messages knows instructions inside the conversation under one name; here they are the developer's (§4).
+        # Messages has one role for instructions inside the conversation. Here they become the developer's (§4).
         role = "developer" if self._request.origin == "anthropic-messages" else turn.kind.value
         return {"type": MESSAGE, "role": role, "content": content}
 
@@ -125,7 +121,6 @@ class TurnWriter:
         only = part.parts[0] if len(part.parts) == 1 else None
         text: str | None = None
         if type(only) is Text and only.cache is None and only.extras is None and part.cache is None:
-            # Nearly every result is one text.
             text = only.text
         elif part.cache is None or not self._target.capabilities.breakpoints:
             text = plain_text(part.parts)

@@ -1,4 +1,4 @@
-"""Token counts: totals are inclusive on this wire, as they are in the model (§18)."""
+"""Token counts of Responses: totals are inclusive, as in the model (§18)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_IMAGES: JsonObject = {
 
 
 def decode_usage(response: JsonObject, ledger: Ledger, *, native: bool) -> Usage | None:
-    """Token counts; totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
+    """Token counts. Totals are inclusive already, except on servers that count cached input separately (U2)."""
     outer = Fields(response)
     reported = outer.optional_object("usage")
     if reported is None:
@@ -76,7 +76,6 @@ def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> Js
 
 
 def encode_native_usage(usage: Usage) -> JsonObject:
-    """Token counts of this protocol, unchanged."""
     extras: JsonObject = dict(usage.extras.fields) if usage.extras is not None else {}
     inputs = _details(extras, "input_tokens_details")
     outputs = _details(extras, "output_tokens_details")
@@ -109,7 +108,7 @@ def _searches(usage: JsonValue) -> int | None:
 
 
 def encode_usage(usage: Usage | None) -> JsonObject:
-    """Token counts, every member present (§18)."""
+    """Token counts with every member present (§18)."""
     counts = usage or Usage()
     return {
         "input_tokens": counts.input,
@@ -128,7 +127,7 @@ _COUNTED = ("cached_tokens", "cache_write_tokens", "cache_creation_tokens", "rea
 
 
 def has_other_counts(extras: Extras) -> bool:
-    """Whether a Chat server counted tokens of kinds that this wire has no member for (U9)."""
+    """Whether a Chat server counted kinds of tokens that this protocol lacks (U9)."""
     for key in _DETAILS:
         details = extras.fields.get(key)
         if isinstance(details, dict) and any(
@@ -150,7 +149,7 @@ def without_searches(usage: JsonValue, *, native: bool) -> JsonObject:
 
 
 def with_searches(usage: JsonValue, searches: int) -> JsonObject:
-    """The way back."""
+    """The inverse of `without_searches`."""
     return {"web_search": {"num_requests": searches}, **(usage if isinstance(usage, dict) else {})}
 
 
@@ -162,7 +161,7 @@ def _counts_something(value: JsonValue) -> bool:
 
 
 def usage_of(response: JsonObject) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    """The token counts of a full response, without decoding the rest; None if they are unreadable."""
     try:
         return decode_usage(response, Ledger(), native=False)
     except WireError:
