@@ -226,7 +226,7 @@ def check_machine(database: PostgresDatabase) -> None:
 
 def shared_secret(db: Connection) -> bytes:
     """What the machines of a database digest histories with."""
-    return bytes.fromhex(Machines(db).shared(_SECRET, os.urandom(32).hex()))
+    return bytes.fromhex(Machines(db).shared(HISTORY_SECRET, os.urandom(32).hex()))
 
 
 def described_zone(name: str) -> str:
