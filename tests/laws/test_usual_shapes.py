@@ -15,6 +15,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.anthropic_messages import turns as messages_turns
+from dragoman.protocols.openai_chat import request_encoder as chat_request_encoder
 from dragoman.protocols.openai_chat import response as chat_response
 from dragoman.protocols.openai_chat import usage as chat_usage
 from dragoman.protocols.registry import codec_of
@@ -28,7 +29,12 @@ from tests.laws.strategies import PAIRS, answers, requests, single_answers, sing
 from tests.translation_cache import CacheOfTests
 
 # Functions that read or write the usual shape in one step; each returns None for any other.
-SHORT_WAYS = ((messages_turns, "encode_usual"), (chat_response, "encode_usual"), (chat_usage, "decode_usual"))
+SHORT_WAYS = (
+    (messages_turns, "encode_usual"),
+    (chat_request_encoder, "encode_usual"),
+    (chat_response, "encode_usual"),
+    (chat_usage, "decode_usual"),
+)
 
 
 @contextmanager

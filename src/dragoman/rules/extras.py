@@ -126,6 +126,11 @@ def _only_nulls(members: JsonObject) -> bool:
 _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
+def loses_nothing(extras: Extras) -> bool:
+    """Whether dropping all members loses nothing."""
+    return all(is_neutral(key, value) for key, value in extras.fields.items())
+
+
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
     """Report foreign extras as dropped. In a full response, repeated request members are not reported."""
     if extras is None:

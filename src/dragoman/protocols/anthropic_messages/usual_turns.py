@@ -8,6 +8,7 @@ from dragoman.model.parts import InputForm, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, Role
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.rules.arguments import Wrapping, to_object
+from dragoman.rules.extras import loses_nothing
 from dragoman.rules.tool_table import Wrapped
 
 # Members of enumerations by name cost a look-up each time.
@@ -30,9 +31,9 @@ def encode_usual(
     answered = 0
     for message in messages:
         parts, role = message.parts, message.role
-        if not parts or message.extras is not None or message.turn is not None or message.name is not None:
+        if not parts or message.turn is not None or message.name is not None or message.transient:
             return None
-        if message.transient:
+        if message.extras is not None and not loses_nothing(message.extras):
             return None
         if role is _USER:
             if author is not _USER:
@@ -50,10 +51,11 @@ def encode_usual(
             if answered < len(calls):
                 return None
         elif role is _ASSISTANT:
-            if author is _ASSISTANT or answered < len(calls):
-                return None
-            author, blocks, calls, answered = _ASSISTANT, [], [], 0
-            written.append({"role": "assistant", "content": blocks})
+            if author is not _ASSISTANT:
+                if answered < len(calls):
+                    return None
+                author, blocks, calls, answered = _ASSISTANT, [], [], 0
+                written.append({"role": "assistant", "content": blocks})
         elif author is None:
             blocks = system
         else:

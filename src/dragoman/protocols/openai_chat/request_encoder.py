@@ -14,6 +14,7 @@ from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tool_encoder import EncodedTools, ToolEncoder, encode_choice, is_forced
 from dragoman.protocols.openai_chat.turns import TurnEncoder
+from dragoman.protocols.openai_chat.usual_turns import encode_usual
 from dragoman.rules.conversation import arrange, drop_message_extras
 from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands, refused
@@ -92,10 +93,14 @@ class _RequestEncoder:
         if self._capabilities.refuses:
             self._leave_out()
         history = None if self._reuse is None else self._reuse.history
-        drop_message_extras(request.messages, ledger, history)
-        turns = arrange(request.messages, ledger, history=history)
         encoder = TurnEncoder(self._target, tools.table, ledger, history)
-        messages = encoder.encode(request.instructions, turns, self._closing)
+        usual = encode_usual(request.messages, self._target, tools.table) if history is None else None
+        if usual:
+            messages = encoder.encode_behind(request.instructions, usual, request.messages, self._closing)
+        else:
+            drop_message_extras(request.messages, ledger, history)
+            turns = arrange(request.messages, ledger, history=history)
+            messages = encoder.encode(request.instructions, turns, self._closing)
         body["messages"] = split_parallel_calls(messages, ledger) if self._capabilities.results_apart else messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)

@@ -21,6 +21,7 @@ from dragoman.model.parts import (
     ToolCall,
     ToolResult,
 )
+from dragoman.model.request import Message
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
@@ -94,9 +95,19 @@ class TurnEncoder:
             self._flush()
         if self._history is not None:
             self._history.end_turns(self._written)
-        self._prefill(turns)
+        self._prefill(turns[-1].places[-1] if turns and turns[-1].places else ("messages",))
         if self._history is not None:
             self._history.finish(self._ledger, self._written)
+        return self._written
+
+    def encode_behind(
+        self, instructions: tuple[Text, ...], usual: JsonList, messages: tuple[Message, ...], closing: str | None
+    ) -> JsonList:
+        """All messages, of which the usual conversation is already encoded."""
+        self._instructions(instructions, closing)
+        self._written += usual
+        last = len(messages) - 1
+        self._prefill(("messages", last, "parts", len(messages[last].parts) - 1))
         return self._written
 
     def _begin_history(self, history: HistoryEncoding) -> None:
@@ -357,7 +368,7 @@ class TurnEncoder:
         content = [self._parts.add_breakpoint({"type": "text", "text": text}, cache, (*at, "cache"))]
         self._written.append({"role": "tool", "tool_call_id": call_id, "content": joined_content(content)})
 
-    def _prefill(self, turns: list[Turn]) -> None:
+    def _prefill(self, at: Place) -> None:
         """A last assistant message: only servers with an option for it continue it (T14)."""
         last = self._written[-1] if self._written else None
         if not isinstance(last, dict) or last.get("role") != "assistant":
@@ -365,7 +376,6 @@ class TurnEncoder:
         if self._capabilities.prefill:
             last["prefix"] = True
             return
-        at = turns[-1].places[-1] if turns and turns[-1].places else ("messages",)
         self._ledger.invented(Feature.PREFILL, at, "a user message asks for the continuation")
         self._written.append({"role": "user", "content": CONTINUE_EXACTLY})
 
