@@ -23,7 +23,7 @@ from dragoman.store.postgres import SCHEMA, PostgresConnection
 from dragoman.store.postgres_database import administer
 from dragoman.store.sqlite import SQLiteConnection, connect
 
-# Tables with a row from the beginning, and those that a file does not have.
+# Tables with a row from the beginning, and tables that a file does not have.
 _FILLED = ("generation", "turns_total")
 _OWN = ("schema_version", "machines", "shared_settings", "erasures")
 # Seconds within which a gateway that runs has renewed its row.
