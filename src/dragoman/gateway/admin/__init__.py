@@ -1,1 +1,1 @@
-"""Admin API: `/admin/v1/…`, the records of a gateway and its keys over HTTP (decision 46)."""
+"""Admin API: the records and keys of a gateway over HTTP, below `/admin/v1/` (decision 46)."""

@@ -1,5 +1,5 @@
-"""Admin API: serves `/admin/v1/…` by the table of `endpoints.py`. Requests are neither recorded nor logged, unless
-access control refuses them."""
+"""Admin API server: dispatches `/admin/v1/…` by the table of `endpoints.py`. Requests are neither recorded nor logged,
+unless access control rejects them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dragoman.identities.key_text import has_key_text
 
 
 class AdminApi:
-    """The admin API of one worker; it outlives changes of the configuration."""
+    """The admin API of one worker. It survives changes of the configuration."""
 
     def __init__(
         self,
@@ -35,7 +35,6 @@ class AdminApi:
         now: Callable[[], int] = now_in_micro,
         keys: KeyDatabase | None = None,
     ) -> None:
-        # The runtime of the configuration that is in force.
         self._current = current
         self.services = AdminServices(
             queries=queries or QueryRunner(),
@@ -71,11 +70,10 @@ class AdminApi:
             send_error(request, ClientError(503, str(error)), [(b"retry-after", str(error.retry_after).encode())])
 
     def close(self) -> None:
-        """Close what streams of events have read."""
         self.services.events.close()
 
     def _is_admitted(self, request: ServerRequest, needed: str) -> bool:
-        """Whether a request would be admitted now; none is while the gateway shuts down."""
+        """Whether a request would be admitted now. During shutdown none is."""
         runtime = self._current()
         if runtime.draining:
             return False
@@ -88,7 +86,7 @@ class AdminApi:
 
 
 def role_of(runtime: Runtime, request: ServerRequest, identity: Identity | None) -> str:
-    """The role of a request: that of its key. The operator, who needs none on this machine, reads everything."""
+    """The role of a request: that of its key. The operator, who needs no key on this machine, may read everything."""
     if identity is not None:
         address = client_address(request, runtime.proxies)
         return VIEWER if runtime.guard.is_operator(request, address, name_of(identity)) else identity.rights.role

@@ -1,4 +1,4 @@
-"""Endpoints of the admin API: the table that dispatch, parsing, `openapi.json` and `docs/admin-api.md` follow from."""
+"""Endpoint table of the admin API, the source of dispatch, parsing, `openapi.json` and `docs/admin-api.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dragoman.wire.json import encode
 
 
 async def openapi(call: AdminCall, _: Nothing) -> Raw:
-    """What this API is, for programs."""
     return _openapi()
 
 
@@ -40,7 +39,8 @@ def _openapi() -> Raw:
 
 
 def find_endpoint(method: str, path: str) -> tuple[AdminEndpoint, Mapping[str, str]]:
-    """The endpoint of a request, and the values of the names in its path. Paths are compared as they were sent."""
+    """The endpoint of a request, and the values of its path parameters. Paths are compared as sent, without
+    decoding."""
     segments = path.removeprefix(PREFIX).split("/") if path.startswith(f"{PREFIX}/") else []
     methods: list[str] = []
     for each in ENDPOINTS:
@@ -57,7 +57,7 @@ def find_endpoint(method: str, path: str) -> tuple[AdminEndpoint, Mapping[str, s
 
 
 def _values(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
-    """The values of a pattern's names in a path; None if it does not match."""
+    """The path parameters of a pattern, or None if the path does not match."""
     if len(pattern) != len(segments):
         return None
     values: dict[str, str] = {}

@@ -1,8 +1,7 @@
-"""Admin framework: what an endpoint of the admin API is, and how parameters, bodies and errors are read and written.
+"""Admin framework: the definition of an endpoint, and the parsing and encoding of parameters, bodies and errors.
 
-`endpoint` makes one row of the table in `endpoints.py`. Parameters and bodies are structs: unknown members are refused,
-`null` removes a value, and an absent member (`UNSET`) leaves it.
-"""
+`endpoint` makes one row of the table in `endpoints.py`. Parameters and bodies are structs: unknown members are
+rejected, `null` removes a value, and an absent member (`UNSET`) leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -38,13 +37,12 @@ R = TypeVar("R", bound=Struct)
 
 PREFIX = "/admin/v1"
 NO_STORE = (b"cache-control", b"no-store")
-# Parameters of one request, and bytes of a body.
+# Maximum query parameters of a request, and maximum bytes of a body.
 _MAX_PARAMETERS = 32
 _MAX_BODY_BYTES = 256 * 1024
 _RANKS = {CLIENT: 0, VIEWER: 1, ADMIN: 2}
-# Roles by which errors name who may use an endpoint.
 _NEEDED = {VIEWER: f"a key with the role {VIEWER} or {ADMIN}", ADMIN: f"a key with the role {ADMIN}"}
-# Types of members as errors name them, and as they are in messages of the decoder.
+# Member types in error messages, by their names in messages of the decoder.
 _TYPES = {
     "str": "a string",
     "int": "an integer",
@@ -55,7 +53,7 @@ _TYPES = {
     "datetime": "an RFC 3339 time",
 }
 _types = re.compile("`([a-z |]+)`").sub
-# The words for a status, for programs.
+# Machine-readable error types by status.
 ERROR_TYPES = {
     400: "invalid_request",
     401: "unauthenticated",
@@ -72,7 +70,7 @@ ERROR_TYPES = {
     504: "query_too_long",
 }
 _INTERNAL = "internal"
-# What to do about refusals that the whole gateway has.
+# Remedies for errors that occur in the entire gateway.
 _REMEDIES = {
     401: "send a key that is in force; an administrator makes one with dragoman key new",
     408: "send the request again",
@@ -83,7 +81,7 @@ _REMEDIES = {
 
 
 class AdminError(DragomanError):
-    """A request of the admin API that is refused: status, what is wrong, and what to do."""
+    """A rejected request of the admin API: status, problem and remedy."""
 
     def __init__(self, status: int, message: str, remedy: str = "", *, headers: HeaderList | None = None) -> None:
         self.status = status
@@ -98,7 +96,7 @@ class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ErrorDetail(Struct, frozen=True, kw_only=True):
-    """What failed: a word for programs, a sentence, and what to do."""
+    """The problem: a machine-readable type, a sentence, and the remedy."""
 
     type: str
     message: str
@@ -106,62 +104,58 @@ class ErrorDetail(Struct, frozen=True, kw_only=True):
 
 
 class ErrorBody(Struct, frozen=True, kw_only=True):
-    """The body of every response with a status from 400."""
-
     error: ErrorDetail
 
 
 class AdminServices(Struct, frozen=True, kw_only=True):
-    """What endpoints use beside the runtime; it outlives changes of the configuration."""
+    """Services for endpoints besides the runtime. They survive changes of the configuration."""
 
     queries: QueryRunner
     keys: KeyDatabase
     events: LiveEvents
-    # The time it is, in microseconds.
+    # The current time in microseconds.
     now: Callable[[], int]
-    # What all workers have counted, this one first.
+    # The counts of all workers, this one first.
     snapshots: Callable[[], Awaitable[list[Snapshot]]]
 
 
 class AdminCall(Struct, frozen=True, kw_only=True):
-    """One request of the admin API, and who sent it. `role` is that of the key, but `client` below `/me`; a client of
-    this machine, where the gateway requires no keys, has the role `viewer`."""
+    """One request of the admin API, and its client. `role` is that of the key, but `client` below `/me`. A client of
+    this machine has the role `viewer` if the gateway requires no keys."""
 
     runtime: Runtime
     services: AdminServices
     request: ServerRequest
     identity: Identity | None
     role: str
-    # The values of the path's names.
+    # The path parameters.
     path: Mapping[str, str]
-    # Headers that the response has beside the usual ones.
+    # Response headers in addition to the usual ones.
     headers: HeaderList
-    # Whether the request would still be admitted, for responses that last.
+    # Whether the request would still be admitted, for long responses.
     is_current: Callable[[], bool]
 
     @property
     def name(self) -> str:
-        """The name of the key; "" without one."""
         return name_of(self.identity)
 
     @property
     def is_client(self) -> bool:
-        """Whether only the key's own records may be read."""
+        """Whether the caller may read only the records of its own key."""
         return self.role == CLIENT
 
     def send(self, body: bytes, status: int = 200) -> None:
-        """Respond with a JSON document."""
         self.request.respond(status, [JSON, NO_STORE, *self.headers], body)
 
 
 class AdminEndpoint(Struct, frozen=True, kw_only=True):
-    """One row of the table. `path` is behind `/admin/v1`; `{id}` in it is one segment."""
+    """One row of the table. `path` follows `/admin/v1`; `{id}` in it matches one segment."""
 
-    # What generated clients call it: the name of its handler.
+    # The name in generated clients: that of its handler.
     name: str
     method: str
     path: str
-    # The least role.
+    # The minimum role.
     role: str
     summary: str
     parameters: type[Struct]
@@ -169,9 +163,9 @@ class AdminEndpoint(Struct, frozen=True, kw_only=True):
     # None for a stream of events.
     result: type[Struct] | None
     serve: Callable[[AdminCall], Awaitable[None]]
-    # The status of a response without error.
+    # The status of a successful response.
     status: int = 200
-    # Whether the header `If-Match` is needed.
+    # Whether the header `If-Match` is required.
     needs_match: bool = False
 
 
@@ -186,8 +180,6 @@ def endpoint(
     *,
     needs_match: bool = False,
 ) -> AdminEndpoint:
-    """An endpoint without a body."""
-
     async def serve(call: AdminCall) -> None:
         answer = await handler(call, read_parameters(call.request.query, parameters))
         call.send(_encode(answer))
@@ -207,7 +199,7 @@ def endpoint(
 
 
 def of_calling_key(each: AdminEndpoint) -> AdminEndpoint:
-    """An endpoint of records below `/me`: those of the calling key alone, whatever its role."""
+    """An endpoint of records below `/me`: only those of the calling key, whatever its role."""
 
     async def serve(call: AdminCall) -> None:
         await each.serve(replace(call, role=CLIENT))
@@ -228,7 +220,7 @@ def endpoint_with_body(
     status: int = 200,
     needs_match: bool = False,
 ) -> AdminEndpoint:
-    """An endpoint that reads a body and has no parameters."""
+    """An endpoint with a body and without query parameters."""
 
     async def serve(call: AdminCall) -> None:
         read_parameters(call.request.query, Nothing)
@@ -276,7 +268,7 @@ def event_stream(
 
 
 def read_parameters(query: str, kind: type[P]) -> P:
-    """The parameters of a query; unknown, repeated and empty-named ones are refused."""
+    """Parse the query. Unknown, repeated and unnamed parameters are rejected."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_MAX_PARAMETERS)
     except ValueError:
@@ -296,11 +288,11 @@ def read_parameters(query: str, kind: type[P]) -> P:
 
 
 async def read_body(call: AdminCall, kind: type[B]) -> B:
-    """The body of a request, as a JSON object without unknown members."""
+    """Parse the body: a JSON object without unknown members."""
     assert kind.__struct_config__.forbid_unknown_fields, kind
     try:
         body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES, holder=call.identity)
-        # Errors and the audit log repeat parts of bodies, without their escapes.
+        # Errors and the audit log repeat parts of bodies, unescaped.
         if has_key_text(body) or (b"\\" in body and has_key_text(msgspec.json.encode(msgspec.json.decode(body)))):
             raise AdminError(400, "the body has the text of a gateway key", "leave it out: only its holder sends it")
         decoded = msgspec.json.decode(body, type=kind)
@@ -315,7 +307,7 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
 
 
 def _given_twice(body: bytes, names: frozenset[str]) -> str | None:
-    """The first of some members that an object has twice, or any member that an object in it has twice."""
+    """The first of these members that occurs twice, or any repeated member of a nested object."""
     members = OBJECT.decode(body)
     twice = ambiguous(body, members, names)
     for value in map(bytes, members.values()):
@@ -325,7 +317,7 @@ def _given_twice(body: bytes, names: frozenset[str]) -> str | None:
 
 
 def require_role(role: str, needed: str, identity: Identity | None) -> None:
-    """Refuse a role that may not use an endpoint."""
+    """Reject a role that may not use an endpoint."""
     if _RANKS[role] < _RANKS[needed]:
         remedy = "use another key; /admin/v1/me shows this one"
         if identity is None:
@@ -334,7 +326,6 @@ def require_role(role: str, needed: str, identity: Identity | None) -> None:
 
 
 def send_error(request: ServerRequest, error: AdminError | ClientError, headers: HeaderList) -> None:
-    """Respond with an error."""
     remedy, own = _REMEDIES.get(error.status, ""), []
     if isinstance(error, AdminError):
         remedy, own = error.remedy, error.headers
@@ -355,12 +346,12 @@ def _known(fields: Sequence[str]) -> str:
 
 
 def _invalid(where: str, error: msgspec.ValidationError) -> str:
-    """What is wrong with a member: its pointer, and no value, which may be a secret."""
+    """Describe an invalid member by its pointer, without its value, which may be a secret."""
     problem, _, place = str(error).partition(" - at `$")
     if problem.startswith("Invalid enum value"):
         problem = problem.partition(" '")[0]
     elif problem.startswith("Expected"):
         problem = _types(_in_words, problem)
-    # A member whose name is the client's has no place.
+    # Without the location of a member whose name the client chose.
     pointer = place.rstrip("`").replace("[...]", "").replace("[", ".").replace("]", "").replace(".", "/")
     return f"{where}{f' at {pointer}' if pointer else ''}: {problem[:1].lower()}{problem[1:]}"

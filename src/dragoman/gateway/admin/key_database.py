@@ -1,5 +1,5 @@
-"""Key database: reads and changes keys of the database for the admin API, in a thread, over a connection of its own: it
-works whatever `storage.store_responses` says, and waits for no query of records. One piece of work runs at a time."""
+"""Key database: reads and changes keys of the database for the admin API, in a thread with a connection of its own. It
+works whatever `storage.store_responses` is, and waits for no query of records. One operation runs at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.record_tables import LOCK_TIMEOUT, open_record_tables
 
 T = TypeVar("T")
-# Requests that may wait while another one is served.
+# Maximum waiting requests.
 _MAX_WAITING = 32
 _RETRY = (b"retry-after", b"1")
 _STATUSES: dict[type[KeyChangeError], int] = {
@@ -42,7 +42,7 @@ _STATUSES: dict[type[KeyChangeError], int] = {
 
 
 class KeyDatabase:
-    """The keys of the database for one worker. `timeout` is how long a lock of another process is waited for, in
+    """The keys of the database for one worker. `timeout` is the maximum wait for a lock of another process, in
     seconds."""
 
     def __init__(self, timeout: float = LOCK_TIMEOUT) -> None:
@@ -51,13 +51,13 @@ class KeyDatabase:
         self._requests = 0
 
     async def read(self, database: DatabaseLocation, work: Callable[[Identities], T]) -> T:
-        """Read keys of a file, all of them from one moment."""
+        """Read keys of a database, all from one moment."""
         return await self._run(partial(_read, database, self._timeout, work))
 
     async def change(
         self, database: DatabaseLocation, clock: Callable[[], float], work: Callable[[IdentityChanges], T]
     ) -> T:
-        """Change keys of a file in one transaction, which is on the disk when this returns."""
+        """Change keys of a database in one transaction, which is on disk when this returns."""
         return await self._run(partial(_change, database, self._timeout, clock, work))
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -84,8 +84,8 @@ class KeyDatabase:
 
 
 def refused(error: KeyChangeError) -> AdminError:
-    """A change that is refused, as the admin API responds: with a pointer to the member that is wrong."""
-    # A change may exceed the maker's rights by members that its body does not have.
+    """The error for a rejected change, with a pointer to the invalid member."""
+    # A change may exceed the maker's rights by members that its body does not contain.
     where = "the key" if isinstance(error, BeyondMaker) else "the body"
     pointer = f"{where} at /{error.member}: " if error.member else ""
     return AdminError(_STATUSES[type(error)], f"{pointer}{error.problem}", error.remedy)

@@ -1,8 +1,8 @@
-"""`keys` and `audit`: keys are listed, made, changed, rotated and revoked over HTTP, by administrators alone.
+"""Key endpoints: `keys` and `audit` list, create, change, rotate and revoke keys over HTTP, for administrators only.
 
-A change of a key needs `If-Match` with its `ETag`, which is the number of its last change: no change of another
-administrator is lost. Rights of the maker are read in the transaction of the change. The text of a key stands in the
-response that makes it, and nowhere else."""
+A change of a key needs `If-Match` with its `ETag`, the number of its last change, so that no change of another
+administrator is lost. The rights of the maker are read in the transaction of the change. The text of a key is only in
+the response that creates it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from dragoman.store.identity_changes import IdentityChanges
 from dragoman.wire.json import encode
 
 _MICRO = 1_000_000
-# Entries of one page, and unless stated.
+# Maximum and default page size.
 _MAX_PAGE, _PAGE = 1000, 100
 PageSize = Annotated[int, Meta(ge=1, le=_MAX_PAGE)]
 _LISTED = "GET /admin/v1/keys lists all keys"
-# A header with a JSON array of sentences, and how many it has at most.
+# A header with a JSON array of sentences, and its maximum length.
 WARNINGS, _MAX_WARNINGS = b"x-dragoman-warnings", 10
 _ETAG = re.compile(r'"([0-9]{1,18})"')
 
@@ -88,7 +88,6 @@ async def list_keys(call: AdminCall, parameters: KeysParameters) -> KeysView:
 
 
 async def show_key(call: AdminCall, _: Nothing) -> KeyView:
-    """One key."""
     name = _name(call)
     configured = _configured(call, name)
     if configured is not None:
@@ -104,7 +103,7 @@ async def show_key(call: AdminCall, _: Nothing) -> KeyView:
 
 
 async def create_key(call: AdminCall, body: NewKey) -> IssuedKey:
-    """Make a key. Its text is in this response alone."""
+    """Create a key. Only this response contains its text."""
     settings, text, maker = call.runtime.settings, new_key(), _maker(call)
     digest = digest_of(text)
 
@@ -125,7 +124,7 @@ async def change_key(call: AdminCall, body: KeyMembers) -> KeyView:
 
 
 async def rotate_key(call: AdminCall, body: KeyRotation) -> IssuedKey:
-    """Give a key a new text, which is in this response alone."""
+    """Give a key a new text, which only this response contains."""
     name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
     text = new_key()
     digest = digest_of(text)
@@ -136,13 +135,12 @@ async def rotate_key(call: AdminCall, body: KeyRotation) -> IssuedKey:
 
 
 async def revoke_key(call: AdminCall, _: Nothing) -> KeyView:
-    """End a key for ever."""
+    """Revoke a key for ever."""
     name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
     return await _changed(call, lambda changes: changes.revoke(name, maker=maker, expected=expected))
 
 
 async def show_audit(call: AdminCall, parameters: AuditParameters) -> AuditView:
-    """Changes of keys, the latest first."""
     before, limit = parameters.before, parameters.n
     entries = await call.services.keys.read(_database_of(call), lambda identities: identities.audit(before, limit + 1))
     return audit_view_of(entries, limit)
@@ -192,20 +190,20 @@ def expected_generation(call: AdminCall) -> int:
 
 
 async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIdentity]) -> KeyView:
-    """Change a key of the file."""
+    """Change a key of the database."""
     database = _database_of(call)
     if not is_persistent(database):
         problem = "storage.path names no file, which keys are stored in"
         raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
     if call.runtime.guard.identities.problem:
-        # It may be another file now, whose keys are not in force.
+        # The database may have been replaced by one whose keys are not in force.
         raise AdminError(503, "gateway keys of the database cannot be read now", "see /readyz for the reason")
     return _tagged(call, await call.services.keys.change(database, lambda: _now(call), work))
 
 
 async def _warn(call: AdminCall, view: KeyView) -> None:
-    """Add a header with entries of a key's lists that match no name of the configuration. Hints are left out: the maker
-    of the key may use fewer names. The time grows with the lengths of entries and names, so a thread compares them."""
+    """Add a header with entries of a key's lists that match no name of the configuration. Suggestions are left out: the
+    maker of the key may not be allowed to see these names. Comparing takes time, so a thread does it."""
     patterns = ConfiguredPatterns(call.runtime.settings)
     found = patterns.warnings(view.name, view.models, view.providers, has_hints=False)
     warnings = await asyncio.to_thread(lambda: [*islice(found, _MAX_WARNINGS)])
@@ -214,13 +212,12 @@ async def _warn(call: AdminCall, view: KeyView) -> None:
 
 
 def _tagged(call: AdminCall, stored: StoredIdentity) -> KeyView:
-    """A key of the database, whose `ETag` the response has."""
+    """A key of the database. Adds its `ETag` to the response."""
     call.headers.append((b"etag", f'"{stored.generation}"'.encode()))
     return view_of(stored, _now(call))
 
 
 def _name(call: AdminCall) -> str:
-    """The name in the path."""
     name = call.path["name"]
     if not is_name(name):
         raise AdminError(404, "the path has no name of a key", _LISTED)
@@ -228,7 +225,7 @@ def _name(call: AdminCall) -> str:
 
 
 def _stored_name(call: AdminCall) -> str:
-    """The name of the key to change, which the configuration must not have."""
+    """The name of the key to change. Keys of the configuration are rejected."""
     name = _name(call)
     if _configured(call, name) is not None:
         raise AdminError(409, f"the key {name} is in the configuration", "change it there")
@@ -240,7 +237,7 @@ def _configured(call: AdminCall, name: str) -> Identity | None:
 
 
 def _maker(call: AdminCall) -> Maker:
-    """Who makes a change: the key that asks, whose rights the change may not exceed."""
+    """The author of a change: the calling key, whose rights the change may not exceed."""
     # Without a key the role is at most viewer.
     assert call.identity is not None
     return Maker(name=call.identity.name, key=call.identity)

@@ -1,8 +1,10 @@
-"""Live events: exchanges opened and finalized by any worker, as server-sent events. A ring has the latest ones, so that
-a client that lost its connection goes on with `Last-Event-ID`. Ids are `EPOCH-NUMBER`: each ring has its own epoch.
+"""Live events: exchanges opened and finalized by any worker, as server-sent events. A ring buffer holds the latest
+events, so that a client can continue after a lost connection with `Last-Event-ID`. IDs are `EPOCH-NUMBER`; each ring
+has its own epoch.
 
-The first event is `resync`, unless the client goes on where it was: it then reads the state, as from `/exchanges`, and
-the events after it are what changes. Journals are read four times a second while a client listens, once for all."""
+The first event is `resync`, unless the client continues at a known event. The client then reads the state, for example
+from `/exchanges`, and applies the events after it. Journals are read four times a second while a client listens, once
+for all clients."""
 
 from __future__ import annotations
 
@@ -23,15 +25,15 @@ from dragoman.records.exchanges import unrecorded
 from dragoman.records.journal_follower import ExchangeEvent, JournalFollower
 from dragoman.records.views.exchanges import exchange_view
 
-# Events that a ring has, seconds between two looks at the journals, and after which a silent stream gets a comment.
+# Limits of the ring in events and bytes, and seconds between two reads of the journals.
 RING, RING_BYTES = 1000, 8 * 1024 * 1024
 EVERY = 0.25
 COMMENT_SECONDS = 15.0
-# So long a ring waits for clients to come back.
+# Seconds for which a ring without clients is retained.
 IDLE_SECONDS = 30.0
-# Streams of one worker, and of one key at it.
+# Maximum streams of one worker, and of one key on it.
 MAX_STREAMS, MAX_STREAMS_OF_KEY = 32, 8
-# Events that are written at once, before it is seen whether the client reads.
+# Events that are written at once, before checking that the client reads.
 _AT_ONCE = 50
 _EVENT_STREAM = (b"content-type", b"text/event-stream")
 _RETRY = b"retry: 2000\n\n"
@@ -39,18 +41,18 @@ _COMMENT = b":\n\n"
 
 
 class EventRing:
-    """The latest events, each with its number, as far as number and bytes permit."""
+    """The latest events with their numbers, limited in number and bytes."""
 
     def __init__(self, epoch: str, most: int = RING, most_bytes: int = RING_BYTES) -> None:
         self._epoch = epoch
         self._most, self._most_bytes = most, most_bytes
         self._events: deque[bytes] = deque()
         self._bytes = 0
-        # The number of the last event; the first one has 1.
+        # The number of the last event, counted from 1.
         self.last = 0
 
     def add(self, event: bytes) -> None:
-        """Add an event without its id."""
+        """Add an event without its ID."""
         self.last += 1
         event = self._id(self.last) + event
         self._events.append(event)
@@ -59,22 +61,21 @@ class EventRing:
             self._bytes -= len(self._events.popleft())
 
     def resync(self) -> bytes:
-        """The event after which a client goes on with the next one."""
+        """The event after which a client continues with the next one."""
         return self._id(self.last) + b"event: resync\ndata: {}\n\n"
 
     def position_of(self, event_id: str) -> int | None:
-        """The number in an id of this ring; None of any other, and if an event after it has left the ring."""
+        """The number in an event ID. None for an ID of another ring, and if a later event has left the ring."""
         epoch, _, number = event_id.rpartition("-")
         if epoch != self._epoch or not (number.isascii() and number.isdigit() and len(number) < 20):
             return None
         return int(number) if self.has_all_after(int(number)) else None
 
     def has_all_after(self, number: int) -> bool:
-        """Whether all events after a number are in the ring."""
         return self.last - len(self._events) <= number <= self.last
 
     def after(self, number: int, most: int) -> list[bytes]:
-        """The first events after a number."""
+        """Return the first `most` events after a number."""
         skipped = number - (self.last - len(self._events))
         return [self._events[at] for at in range(skipped, min(skipped + most, len(self._events)))]
 
@@ -86,7 +87,6 @@ class LiveEvents:
     """The events of one worker, and their streams."""
 
     def __init__(self, now: Callable[[], int] | None = None) -> None:
-        # The time in microseconds.
         self._now = now or (lambda: time_ns() // 1000)
         self._ring = EventRing("")
         self._follower: JournalFollower | None = None
@@ -98,11 +98,10 @@ class LiveEvents:
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
         return self._streams.total()
 
     async def join(self, database: DatabaseLocation, key: str) -> EventRing:
-        """Begin a stream for a key: the ring, with all events until now."""
+        """Begin a stream for a key. Returns the ring, with all events until now."""
         if self._streams[key] >= MAX_STREAMS_OF_KEY:
             raise AdminError(429, f"{MAX_STREAMS_OF_KEY} streams of events of this key are open", "close one")
         if self.streams >= MAX_STREAMS:
@@ -126,7 +125,7 @@ class LiveEvents:
         return ring
 
     def leave(self, key: str) -> None:
-        """End a stream of a key; after the last one nothing is read."""
+        """End a stream of a key. After the last one, journals are no longer read."""
         self._streams[key] -= 1
         if not self._streams[key]:
             del self._streams[key]
@@ -134,7 +133,7 @@ class LiveEvents:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.close)
 
     def close(self) -> None:
-        """Forget everything; streams that come later begin with another ring."""
+        """Discard everything. Later streams begin with another ring."""
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -143,7 +142,7 @@ class LiveEvents:
             self._follower = None
 
     async def refresh(self) -> None:
-        """Have the ring hold what was written, as far as that was not read a moment ago."""
+        """Read new events into the ring, unless they were read a moment ago."""
         loop = asyncio.get_running_loop()
         follower = self._follower
         assert follower is not None
@@ -163,7 +162,7 @@ class LiveEvents:
 
 
 def _encoded(follower: JournalFollower, now: int) -> list[bytes]:
-    """What was written since the last time, as events without ids."""
+    """New journal entries as events without IDs."""
     return [_encode(event) for event in follower.read(now)]
 
 
@@ -173,12 +172,13 @@ def _encode(event: ExchangeEvent) -> bytes:
 
 
 class EventsParameters(Struct, frozen=True, forbid_unknown_fields=True):
-    """The data of events `opened` and `finalized` are exchanges, without a session yet. The first event is `resync`,
-    unless `Last-Event-ID` is still known: read what there is, and go on with the events. Comments come every 15 s."""
+    """The data of the events `opened` and `finalized` are exchanges, without a session yet. The first event is
+    `resync`, unless `Last-Event-ID` is still known: read the present state, then apply the events. Comments are sent
+    every 15 s."""
 
 
 async def send_events(call: AdminCall, _: EventsParameters) -> None:
-    """Events of all workers, until the key is revoked or the gateway shuts down."""
+    """Send events of all workers, until the key is revoked or the gateway shuts down."""
     events, request = call.services.events, call.request
     ring = await events.join(records_of(call), call.name)
     try:

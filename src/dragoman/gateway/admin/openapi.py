@@ -1,5 +1,5 @@
-"""OpenAPI document of the admin API, in version 3.1. It follows from the table of endpoints and from their structs, by
-which requests are parsed and responses encoded."""
+"""OpenAPI 3.1 document of the admin API, generated from the table of endpoints and from the structs that parse requests
+and encode responses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class OpenApiDocument(Struct, frozen=True, kw_only=True):
 
 
 def openapi_document(endpoints: Sequence[AdminEndpoint]) -> JsonObject:
-    """The document of a table of endpoints."""
     paths: dict[str, JsonObject] = {}
     for each in endpoints:
         paths.setdefault(PREFIX + each.path, {})[each.method.lower()] = _operation(each)
@@ -68,13 +67,13 @@ def openapi_document(endpoints: Sequence[AdminEndpoint]) -> JsonObject:
 
 
 def schemas_of(endpoints: Iterable[AdminEndpoint]) -> dict[str, JsonObject]:
-    """The JSON Schemas of bodies and results, and of what they contain, by name."""
+    """The JSON Schemas of bodies and results, with nested ones, by name."""
     kinds = [kind for each in endpoints for kind in (each.body, each.result) if kind is not None]
     return dict(sorted(_components([*kinds, ErrorBody]).items()))
 
 
 def parameters_of(kind: type[Struct]) -> list[JsonObject]:
-    """The parameters of a query, as OpenAPI has them."""
+    """The query parameters of an endpoint in OpenAPI form."""
     schema = _components([kind])[kind.__name__]
     properties, required = schema["properties"], schema["required"]
     assert isinstance(properties, dict)
@@ -88,7 +87,7 @@ def parameters_of(kind: type[Struct]) -> list[JsonObject]:
 
 def _components(kinds: Iterable[type[Struct]]) -> dict[str, JsonObject]:
     components: dict[str, JsonObject] = msgspec.json.schema_components(kinds, ref_template=_REF)[1]
-    # A name of its own is that of the schema, and a docstring has line breaks.
+    # The title is the schema's name, and the docstring has line breaks.
     return {
         name: {
             member: " ".join(value.split()) if member == "description" and isinstance(value, str) else value
@@ -109,7 +108,7 @@ def _without_null(schema: JsonObject) -> JsonObject:
 
 
 def description_of(kind: type[Struct]) -> str:
-    """What a struct says of itself, on one line."""
+    """The docstring of a struct on one line."""
     return " ".join((kind.__doc__ or "").split())
 
 

@@ -1,6 +1,6 @@
-"""Query runner: runs queries of records in threads, over connections that only read, within limits: two seconds for
-each, two at a time in one worker, one at a time for each key. A progress handler of the database ends a query that
-takes longer, or whose client has disconnected."""
+"""Query runner: runs queries of records in threads over read-only connections. Limits: two seconds per query, two
+queries at a time per worker, one per key. A progress handler of the database ends a query that takes longer, or whose
+client has disconnected."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dragoman.store import StoreError
 from dragoman.store.record_tables import RecordTables, open_record_tables
 
 T = TypeVar("T")
-# Seconds that one query may take, and queries that run at once.
+# Maximum seconds of a query, and maximum concurrent queries.
 QUERY_SECONDS = 2.0
 _MAX_RUNNING = 2
-# Steps of the database's virtual machine between two looks at the clock: some hundred microseconds.
+# Steps of the database's virtual machine between two checks of the clock: some hundred microseconds.
 _STEPS = 10_000
 _RETRY = (b"retry-after", b"1")
 
 
 class _Query:
-    """One query: when it must end, and whether it was ended."""
+    """One query: its deadline, and whether it was ended early."""
 
     __slots__ = ("_clock", "_deadline", "ended_early", "is_abandoned")
 
@@ -37,7 +37,7 @@ class _Query:
         self.is_abandoned = False
 
     def must_end(self) -> bool:
-        """Whether the database must stop; it is asked while a statement runs."""
+        """Whether the database must stop. It is called while a statement runs."""
         self.ended_early = self.ended_early or self.is_abandoned or self._clock() >= self._deadline
         return self.ended_early
 
@@ -52,7 +52,6 @@ class QueryRunner:
 
     @property
     def running(self) -> int:
-        """How many queries run now."""
         return len(self._running)
 
     async def run(
@@ -62,8 +61,8 @@ class QueryRunner:
         query: Callable[[RecordTables], T],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
-        """Run a query over the file for a key, in a thread, after what prepares it; an `AdminError` if it may not run
-        or takes too long."""
+        """Run a query for a key in a thread, after `prepare`. Raises `AdminError` if the query may not run or takes too
+        long."""
         if key in self._running:
             raise AdminError(429, "another query of this key is running", "wait for its response", headers=[_RETRY])
         if len(self._running) >= _MAX_RUNNING:
@@ -77,13 +76,13 @@ class QueryRunner:
             raise
         limits = _Query(self._clock, self.seconds)
         work = asyncio.ensure_future(asyncio.to_thread(_run, database, limits, query))
-        # The thread ends soon after its client has gone; until then the query counts.
+        # The thread ends soon after its client has disconnected. Until then the query counts.
         work.add_done_callback(lambda _: self._running.discard(key))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             limits.is_abandoned = True
-            # Its error, if it ends with one, concerns no request.
+            # The error of an abandoned query concerns no request.
             work.add_done_callback(_retrieve)
             raise
         except StoreError as error:

@@ -1,6 +1,6 @@
-"""Records over HTTP: usage, exchanges, sessions, threads and live activity, by the queries of the commands. A key with
-the role `client` gets its own: its name is a condition of every query, and a foreign id answers like a missing one.
-Below `/me`, each key does."""
+"""Record endpoints: usage, exchanges, sessions, threads and live activity, with the queries of the commands. A key with
+the role `client` gets its own records: its name is a condition of every query, and the ID of another key's record gives
+the same response as an unknown one. Below `/me`, the same holds for every key."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _MICRO = 1_000_000
 MAX_GROUPS = 10_000
 _MAX_EXCHANGES, _MAX_SESSIONS = 1000, 200
 _USUAL = 50
-# Seconds until what was written is read without what the ingest thread has not moved by then.
+# Seconds to wait for the ingest thread. Later entries are missing from the response.
 CATCH_UP_SECONDS = 2.0
-# Headers of responses that lack something: exchanges without a session yet, and what is not in the tables.
+# Headers of incomplete responses: exchanges without a session yet, and the reason why the latest entries are missing.
 UNASSIGNED, INCOMPLETE = b"x-dragoman-unassigned", b"x-dragoman-incomplete"
 _NUMBER = (1 << 63) - 1
 Assign = Callable[[RecordTables], int]
@@ -152,7 +152,7 @@ async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> Ra
         )
         newest = exchanges.newest(tables)
         if parameters.after is not None:
-            # The file has fewer than there were if some were forgotten.
+            # The number falls if exchanges were erased.
             batch = exchanges.after(tables, min(parameters.after, newest), wanted, most, scope)
             last = batch[-1].number if most and len(batch) == most else newest
             return _page(batch, before=None, after=last, call=call)
@@ -168,7 +168,7 @@ async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> Ra
 
 
 async def show_exchange(call: AdminCall, _: Nothing) -> Raw:
-    """All that is known of one exchange, by its id or its beginning, the provider's id, or that of its response."""
+    """One exchange, by the start of its ID, the provider's ID, or the response ID."""
     text, scope, path = name_in_path(call, "id"), scope_of(call), records_of(call)
 
     def found(tables: RecordTables) -> ExchangeView:
@@ -200,7 +200,7 @@ async def list_sessions(call: AdminCall, parameters: SessionsParameters) -> Raw:
 
 
 async def show_session(call: AdminCall, parameters: SessionParameters) -> Raw:
-    """One session with the tree of its threads, by its id or how that begins."""
+    """One session with the tree of its threads, by the start of its ID."""
     text, scope, now, path = name_in_path(call, "id"), scope_of(call), call.services.now(), records_of(call)
 
     def found(tables: RecordTables) -> SessionView:
@@ -233,7 +233,7 @@ async def show_thread(call: AdminCall, _: Nothing) -> Raw:
 
 
 async def show_live(call: AdminCall, parameters: LiveParameters) -> Raw:
-    """What is open now, and the figures of the last minute."""
+    """Open exchanges, and the figures of the last minute."""
     scope, path = scope_of(call), records_of(call)
     by_model = parameters.by == "model"
 
@@ -269,12 +269,11 @@ RECORD_ENDPOINTS: tuple[AdminEndpoint, ...] = (
 
 
 def now_in_micro() -> int:
-    """The time it is, in microseconds."""
     return time.time_ns() // 1000
 
 
 def records_of(call: AdminCall) -> DatabaseLocation:
-    """The file of the records; an error where none are recorded."""
+    """The database of the records, or an error if none are recorded."""
     storage = call.runtime.settings.storage
     if not storage.is_persistent:
         raise AdminError(404, "storage.path names no file: nothing is recorded", "name a file in storage.path")
@@ -282,17 +281,16 @@ def records_of(call: AdminCall) -> DatabaseLocation:
 
 
 def scope_of(call: AdminCall) -> KeyScope | None:
-    """Whose rows may be read; None for all."""
+    """The key whose rows may be read; None for all."""
     return KeyScope(call.name) if call.is_client else None
 
 
 def zone_of_call(call: AdminCall) -> Zone:
-    """The zone of the gateway's days."""
     return zone_of(call.runtime.settings.storage.time_zone)
 
 
 def since_of(call: AdminCall, text: str) -> int:
-    """The microsecond that a parameter `since` means."""
+    """The start of the period that a parameter `since` means, in microseconds."""
     try:
         now = call.services.now() // _MICRO
         return period_of(zone_of_call(call), now, since=text, first=0).requested_since * _MICRO
@@ -301,7 +299,7 @@ def since_of(call: AdminCall, text: str) -> int:
 
 
 def cursor_of(text: str | None) -> tuple[int, int] | None:
-    """The place that a parameter `before` means."""
+    """The position that a parameter `before` means."""
     try:
         return None if text is None else read_cursor(text)
     except UsageError as error:
@@ -309,12 +307,12 @@ def cursor_of(text: str | None) -> tuple[int, int] | None:
 
 
 def name_in_path(call: AdminCall, name: str) -> str:
-    """A name in the path, as it is without escapes."""
+    """A path parameter, decoded."""
     return unquote(call.path[name], errors="replace")
 
 
 def unreadable(error: UsageError) -> AdminError:
-    """A parameter that cannot be understood; the error may name it as the option of a command."""
+    """The error for an invalid parameter. The original error may name it like the option of a command."""
     return AdminError(400, str(error).removeprefix("--"), "see /admin/v1/openapi.json")
 
 
@@ -324,7 +322,7 @@ def _page(batch: list[exchanges.RecordedExchange], *, before: str | None, after:
 
 
 def _assign_times(scope: KeyScope | None, key: str | None, since: int = 0, until: int = _NUMBER) -> Assign:
-    """Assigns the sessions of the rows of a time that may be shown."""
+    """Assigns the sessions of the rows in a period."""
     key = key if scope is None else scope.key
     return partial(assign_scope_in, scope=RowScope(since=since, until=until, key=key))
 
@@ -335,8 +333,8 @@ def _assign_session(scope: KeyScope | None, key: str | None, text: str) -> Assig
 
 
 async def _query(call: AdminCall, query: Callable[[RecordTables], Struct | Raw], assign: Assign | None) -> Raw:
-    """The result of a query, as JSON that its thread has encoded, after all that was written until now is in the
-    tables, with the sessions of what is shown."""
+    """Run a query and encode its result in its thread. Journals are ingested first, and the shown rows assigned to
+    sessions."""
     path = records_of(call)
 
     def encoded(tables: RecordTables) -> Raw:
@@ -352,7 +350,7 @@ async def _query(call: AdminCall, query: Callable[[RecordTables], Struct | Raw],
 
 
 def _require_name(call: AdminCall, tables: RecordTables) -> None:
-    """Refuse a client whose name belongs to another owner: records go by names, and those may be of the other one."""
+    """Reject a client whose name belongs to another owner: records are stored by name, and may be the other owner's."""
     identity = call.identity
     if identity is None or not call.is_client:
         return
@@ -363,7 +361,7 @@ def _require_name(call: AdminCall, tables: RecordTables) -> None:
 
 
 async def _catch_up(call: AdminCall, assign: Assign | None) -> None:
-    """Have the ingest thread move what was written; headers say what is left."""
+    """Have the ingest thread read the journals. Headers report what is missing."""
     result = call.runtime.usage_recorder.catch_up(assign)
     if result is None:
         return

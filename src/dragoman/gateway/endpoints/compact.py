@@ -1,5 +1,5 @@
-"""`/responses/compact`: forwarded to a provider that has it; elsewhere the model writes a summary (K1). The targets of
-a route are tried in turn, as for any request; what a provider stores stays with it."""
+"""`/responses/compact`: forwarded to a provider that supports it; otherwise a model writes a summary (K1). The targets
+of a route are tried in turn. State that a provider stores stays with it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "
 
 
 async def compact(incoming: Incoming) -> None:
-    """Respond with the compacted conversation: the messages of its user, and one compaction item."""
+    """Respond with the compacted conversation: the user's messages, and one compaction item."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     name = builder.record.key
     body = await receive(runtime, request, name, holder=incoming.key)
@@ -99,7 +99,7 @@ async def _resolve_input(incoming: Incoming, body: bytes, looked: ParsedRequest,
 async def _summarized(
     incoming: Incoming, client_request: ClientRequest, source: _CompactionInput, target: Target
 ) -> DetachedClient:
-    """The summary by a model without compaction; the record is not final yet."""
+    """Request a summary from a model without compaction. The record is not final yet."""
     runtime, builder = incoming.runtime, incoming.builder
     name = builder.record.key
     summary_request = partial(_summary_request, source.body, is_resolved=source.is_resolved)
@@ -116,7 +116,7 @@ async def _summarized(
 
 
 class _InTurn(SameModel):
-    """A compaction that the targets of a route get one after the other, each in its protocol."""
+    """A compaction that is sent to the targets of a route in turn, each in its protocol."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _InTurn(SameModel):
         self._looked = looked
 
     def unused(self, target: Target, key: str | None) -> Order:
-        """No order holds for several targets: each has its own model, and its own state."""
+        """Unused: several targets need several orders, because each has its own model and state."""
         raise AssertionError("orders are made for each target")
 
     async def _try(
@@ -155,7 +155,7 @@ class _InTurn(SameModel):
         return missed
 
     async def _summarize(self, attempt: Attempt, source: _CompactionInput) -> Missed | None:
-        """Have a summary written by a target; give how it failed, or None if the client has its answer."""
+        """Request a summary from a target. Returns its failure, or None if the client has its response."""
         builder, request, made = self._builder, self._incoming.request, len(self._builder.record.attempts)
         try:
             detached = await _summarized(self._incoming, self._client_request, source, attempt.target)
@@ -170,7 +170,7 @@ class _InTurn(SameModel):
         failure = codec_of(self._client_request.api_path.protocol).decode_failure(detached.status, detached.body)
         calls = builder.record.attempts[made:]
         if not calls and failure.status < 500:
-            # The target cannot express this: it was not called.
+            # The target cannot express this, so it was not called.
             raise RefusedError("", "", failure.message)
         attempt.status, attempt.headers = detached.status, detached.headers
         kind = AttemptOutcome(calls[-1].kind) if calls else AttemptOutcome.QUEUE_FULL
@@ -179,18 +179,18 @@ class _InTurn(SameModel):
 
 
 def _compacts(target: Target) -> bool:
-    """Whether a target has compaction; of others a summary is requested."""
+    """Whether a target has compaction. Otherwise a summary is requested."""
     return target.endpoint.protocol == RESPONSES
 
 
 def _summary_request(body: bytes, *, is_resolved: bool) -> tuple[JsonList, bytes]:
-    """The items that are to be compacted, and the request for it."""
+    """The items to compact, and the request for it."""
     wire = decode_checked_object(body)
     items = _items(wire.get("input"))
     request: JsonObject = {name: value for name, value in wire.items() if name not in _OTHERS}
     request |= {"input": [*items, _TRIGGER], "store": False}
     if not is_resolved and wire.get("previous_response_id") is not None:
-        # Without a store the ID leads nowhere, which the library reports.
+        # Without a store the ID cannot be resolved, which the library reports.
         request["previous_response_id"] = wire["previous_response_id"]
     return items, encode(request)
 
@@ -198,7 +198,7 @@ def _summary_request(body: bytes, *, is_resolved: bool) -> tuple[JsonList, bytes
 def _encode_compaction(items: JsonList, summary: bytes, exchange: str) -> bytes:
     response = decode_object(summary)
     if response.get("status") != "completed":
-        # This endpoint has no word for half a summary, and its client is about to forget the rest.
+        # A partial summary must not be returned: the client is about to discard the conversation.
         raise BadResponse("the provider gave no complete summary of the conversation")
     return encode(_compacted(items, response, exchange))
 
@@ -212,7 +212,7 @@ def _items(value: JsonValue) -> JsonList:
 
 
 def _compacted(items: JsonList, response: JsonObject, exchange: str) -> JsonObject:
-    """The answer as this endpoint gives it."""
+    """The response in the form of this endpoint."""
     users = [encode(item) for item in items if isinstance(item, dict) and item.get("role") == "user"]
     compacted: JsonList = [full_item(item) for item in items_of(users)]
     output = response.get("output")

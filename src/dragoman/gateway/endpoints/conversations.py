@@ -1,5 +1,5 @@
-"""`/conversations`: objects and items over HTTP, stored here, since the provider of later responses is not known yet.
-`x-dragoman-provider` names a provider that stores it instead."""
+"""`/conversations`: objects and items over HTTP, stored in the gateway, since the provider of later responses is
+unknown yet. `x-dragoman-provider` names a provider that stores the conversation instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ _MAX_METADATA, _MAX_NAME_LENGTH, _MAX_VALUE_LENGTH = 16, 64, 512
 
 
 async def serve_conversation(incoming: Incoming) -> None:
-    """Serve a request to conversations."""
     runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
     store, owner = runtime.state.store, owner_of(incoming.key)
     _, *below = incoming.api_path.rest.strip("/").split("/")
@@ -72,7 +71,7 @@ async def serve_conversation(incoming: Incoming) -> None:
     try:
         incoming.send(await offload(lambda: encode(response.show()), response.size, builder.record.key))
     finally:
-        # The response is charged until the client has read it.
+        # The response counts against the memory limit until the client has read it.
         request.after_sending(charge.close)
 
 
@@ -101,7 +100,7 @@ def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | N
 
 
 async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
-    """Ask the provider that stores conversations; with several keys their owners would be unknown."""
+    """Forward the request to the provider that stores conversations. With several keys the owners would be unknown."""
     named = incoming.request.header(b"x-dragoman-provider") is not None
     rights = rights_of(incoming.key)
     storing = storing_providers(incoming.runtime.settings)
@@ -168,13 +167,13 @@ def _added(
 ) -> _LazyResponse:
     items = _items(runtime, tables, owner, conversation.id, bodies)
     if not tables.conversations.append(owner, conversation.id, items):
-        # Deleted since it was found.
+        # Deleted since the look-up.
         raise _missing(conversation.id)
     return _list(items)
 
 
 def _paged(conversation: Conversation, page: ListPage, tables: Tables) -> _LazyResponse:
-    # One more, to know whether there is more.
+    # One more, to detect that the page is not the last.
     items = tables.conversations.page(conversation.id, page.after, page.limit + 1, newest_first=page.newest_first)
     if items is None:
         raise no_item(page.after, "after")

@@ -1,10 +1,9 @@
-"""Count tokens: the input tokens of a request, by the provider or estimated (mapping.md §23).
+"""Token counting: the input tokens of a request, counted by the provider or estimated (mapping.md §23).
 
-the provider speaks and counts     the request goes to
-Messages                           its count_tokens, translated if the client speaks Responses
-Responses                          its input_tokens, translated if the client speaks Messages
-Chat, or it does not count         a count of ours, marked as an estimate with what counted the text
-"""
+protocol of the provider       the count comes from
+Messages                       its count_tokens, translated if the client uses Responses
+Responses                      its input_tokens, translated if the client uses Messages
+Chat, or without counting      the gateway, marked as an estimate with the counting method"""
 
 from __future__ import annotations
 
@@ -37,16 +36,15 @@ from dragoman.tokens.request import CountedTokens, count_request
 from dragoman.translate import TranslatedRequest, translate_request
 from dragoman.wire.json import decode_object, encode
 
-# On counts of ours: `tokenizer` or `calibrated` (docs/token-counting.md).
+# On the gateway's counts: `tokenizer` or `calibrated` (docs/token-counting.md).
 ESTIMATED = b"x-dragoman-estimate"
-# Counting takes longer than translating.
 _WEIGHT = 2
 _MAX_RESPONSE_BYTES = 1024 * 1024
 _NO_HEADERS: HeaderList = []
 _UNKNOWN_PATH = (404, 405)
 
 _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
-# Members of a request that the counting endpoints accept; others do not affect the count.
+# Members of a request that the counting endpoints accept. Others do not affect the count.
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (
         *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
@@ -60,7 +58,6 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 
 
 async def count_tokens(incoming: Incoming) -> None:
-    """Answer `count_tokens` and `input_tokens`."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     key, name = incoming.key, builder.record.key
     body = await receive(runtime, request, name, holder=key)
@@ -99,7 +96,7 @@ async def count_tokens(incoming: Incoming) -> None:
     response: JsonObject = {"input_tokens": counted}
     if api_path.protocol == RESPONSES:
         response = {"object": "response.input_tokens", **response}
-    # A count of the client's own protocol is relayed as it is.
+    # A count in the client's own protocol is relayed unchanged.
     relayed = answered if api_path.protocol == target.endpoint.protocol else None
     builder.finalize(status=200)
     returned = given if relayed is not None else []
@@ -118,7 +115,8 @@ def _headers(incoming: Incoming, target: Target, others: HeaderList) -> HeaderLi
 
 
 class _Ready(Struct, frozen=True):
-    """A request as it would be sent, the body that asks for a count of it, and ours where nobody is asked."""
+    """A request as it would be sent, the body of the counting request, and the gateway's count if no provider
+    counts."""
 
     translated: TranslatedRequest
     count_body: bytes
@@ -134,7 +132,7 @@ def _ready(
     *,
     asks: bool,
 ) -> _Ready:
-    """Everything that looks at a request's body, in one go."""
+    """Run all work on a request's body in one step."""
     if references is not None and parsed.references is not None:
         body = resolve_request(body, parsed.references, references).body
         check_request_values(body)
@@ -155,7 +153,7 @@ def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> T
         return translate_request(body, source=source, target=protocol, model=target.model if renamed else None)
     wire = decode_object(body)
     if source == MESSAGES:
-        # Required of a request, not of a count.
+        # Required in a request, but not in a count.
         wire.setdefault("max_tokens", 1024)
     return translate_request(
         wire,
@@ -168,7 +166,7 @@ def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> T
 
 
 async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> tuple[int, bytes | None, HeaderList]:
-    """Status, body and headers of the provider's response or legible error; without a body an estimate must do."""
+    """Status, body and headers of the provider's response or readable error. Without a body an estimate is needed."""
     runtime, api_path = incoming.runtime, incoming.api_path
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
@@ -202,13 +200,13 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
     runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, status=call.status)
     # A provider without the path cannot count. Other errors of the request are returned.
     relayed = api_path.protocol == protocol and 400 <= call.status < 500 and call.status not in _UNKNOWN_PATH
-    # A client with a key of its own would take a refused one for that.
+    # A client with its own key would think that its key was rejected.
     own = call.status == 401 and not runtime.guard.open
     return call.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 
 async def _refuse(incoming: Incoming, target: Target, status: int, body: bytes, given: HeaderList) -> None:
-    """The provider's own error, to a client of its protocol."""
+    """Return the provider's own error to a client of its protocol."""
     redactor = incoming.runtime.redactor(target.provider)
     body = await cleaned(redactor, body, incoming.builder.record.key)
     incoming.builder.finalize(status=status, failure="other")
@@ -216,7 +214,8 @@ async def _refuse(incoming: Incoming, target: Target, status: int, body: bytes, 
 
 
 def _counted(body: bytes, source: str, model: str) -> CountedTokens:
-    """A count of ours; not without what a provider keeps and did not count: agents compact by the number."""
+    """Count the tokens here. A request with parts that only the provider stores is rejected: agents compact by the
+    number."""
     wire = decode_object(body)
     if source == RESPONSES:
         for name in ("previous_response_id", "conversation"):

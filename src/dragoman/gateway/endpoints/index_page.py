@@ -1,5 +1,5 @@
 """`GET /`: state and next steps, as a page for browsers and as JSON, by which programs recognise a gateway. The page
-has no script and loads nothing. Where keys are required, it names no provider to a client without one."""
+has no script and loads nothing. If keys are required, it names no provider to a client without one."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dragoman.wire.json import encode
 
 ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
 _BOTH: HeaderList = [(b"vary", b"Accept"), (b"cache-control", b"no-store")]
-# More ranges than these nobody means.
+# Clients do not send more ranges.
 _MAX_RANGES = 64
 _quality = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGNORECASE).fullmatch
-# A host that can stand in a line for a shell.
+# A host that is safe in a shell command.
 _is_plain_host = re.compile(rb"[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?").fullmatch
 _ECHO = "echo"
 _MAX_PROVIDERS = 50
@@ -57,7 +57,7 @@ _PAGE: HeaderList = [
 
 
 def send_index_page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> None:
-    """Answer with the page or with JSON, whichever is preferred."""
+    """Respond with the page or with JSON, whichever the client prefers."""
     if prefers_html(request.header(b"accept")):
         request.respond(200, _PAGE, page(runtime, request, ready=ready).encode())
         return
@@ -82,7 +82,7 @@ def prefers_html(accept: bytes | None) -> bool:
 
 
 def _quality_of(qualities: dict[str, float], kind: str) -> float:
-    """How much a kind is wanted: the range that says most about it counts."""
+    """The quality of a media type. The most specific range counts."""
     for name in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
         if name in qualities:
             return qualities[name]
@@ -130,8 +130,7 @@ def _reading_rights(runtime: Runtime, request: ServerRequest) -> Rights | None:
 
 
 def _escaped(text: str) -> str:
-    """Text that is no HTML."""
-    # Here: its table of names takes memory, and few gateways show the page.
+    # Imported here, because its table of names takes memory, and few gateways serve the page.
     from html import escape
 
     return escape(text)
@@ -144,7 +143,7 @@ def _providers(names: Sequence[str]) -> Sequence[str]:
 
 
 def _curl_example(address: str, providers: Sequence[str], *, keyed: bool) -> str:
-    """A line for a shell that asks something, which whoever knows no provider can do, too."""
+    """An example as a shell command, which also works without a configured provider."""
     key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
     if _ECHO not in providers:
         return f"curl {address}/v1/models{key}"
@@ -153,11 +152,11 @@ def _curl_example(address: str, providers: Sequence[str], *, keyed: bool) -> str
 
 
 def _address(runtime: Runtime, request: ServerRequest) -> str:
-    """Where whoever looks at the page has found it."""
+    """The address at which the client found the page."""
     host = request.header(b"host") or b""
     if not _is_plain_host(host):
         server = runtime.settings.server
         return address_to_call(server.host, server.port)
-    # A proxy in front may say that it was called more safely; this is seen by nobody but who called it.
+    # A proxy in front may report that the client used https. Only this client sees the result.
     scheme = "https" if request.header(b"x-forwarded-proto") == b"https" else "http"
     return f"{scheme}://{host.decode()}"

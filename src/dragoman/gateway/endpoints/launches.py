@@ -1,4 +1,4 @@
-"""`GET /launches/NAME`: what a launch came to, for `dragoman launch`; told under the key that its requests had."""
+"""`GET /launches/NAME`: the totals of a launch, for `dragoman launch`. The key must be the one of its requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonObject
 
 
 def launch_summary(name: str, counts: Sequence[WorkerLaunchCount]) -> JsonObject:
-    """A launch, of all workers together; `processes` are other ones if some have counted less than there was."""
+    """The totals of a launch over all workers. `processes` differ if a process with earlier counts has ended."""
     processes, total = summed(counts)
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""Model list: the models in the shape of the client's protocol, with what providers reported (mapping.md §23)."""
+"""Model list: the models in the form of the client's protocol, with metadata from providers (mapping.md §23)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.json import encode
 
-# To look one up takes as long as to read so many bytes.
+# Looking up one model takes as long as reading this many bytes.
 _BYTES = 3000
 
 
 async def list_models(incoming: Incoming) -> None:
-    """Answer `GET /v1/models`."""
+    """Respond to `GET /v1/models`."""
     runtime, builder = incoming.runtime, incoming.builder
     rights = reading_rights_of(incoming.key)
     providers = runtime.settings.callable.values()
@@ -34,7 +34,7 @@ async def list_models(incoming: Incoming) -> None:
 
     def build_body() -> bytes:
         models = models_of_all(runtime, names)
-        # The same models under names that Claude Code shows.
+        # The same models under names that Claude Code displays.
         aliases = [
             replace(model, id=alias(model.id), title=model.title or title(model.id))
             for model in models
@@ -46,7 +46,7 @@ async def list_models(incoming: Incoming) -> None:
 
 
 async def show_model(incoming: Incoming) -> None:
-    """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
+    """Respond to `GET /v1/models/{id}`: any name that leads to a target is a model."""
     runtime, builder = incoming.runtime, incoming.builder
     name = unquote(incoming.api_path.rest.removeprefix("/models/"), errors="replace")
     builder.record.requested_model = name
@@ -59,6 +59,6 @@ async def show_model(incoming: Incoming) -> None:
 
 
 def _may_have(target: Target) -> bool:
-    """Whether a provider may have the model: of the embedded one that is known."""
+    """Whether a provider may have the model. Only the embedded provider's models are known for certain."""
     models = target.provider.models
     return models is None or target.provider.transport != "echo" or target.model in models

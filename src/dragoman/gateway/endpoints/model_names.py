@@ -1,5 +1,5 @@
 """`GET /model-names`: every name with its metadata, for `dragoman launch`, `env` and `models`; neither recorded nor
-logged. `?match=` filters by a pattern or a part of the name; `?name=`, repeatable, restricts the response to these
+logged. `?match=` filters by a pattern or a part of the name. `?name=`, repeatable, restricts the response to these
 names and their providers."""
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dragoman.routing.model_description import DescribedName
 
 # Maximum names per request.
 _MAX_NAMES = 200
-# To look one up takes as long as to read so many bytes.
+# Looking up one name takes as long as reading this many bytes.
 _BYTES = 5000
 
 
 async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, key: Identity | None) -> None:
-    """Answer `GET /model-names`; `key` is the gateway key of the request."""
+    """Respond to `GET /model-names`. `key` is the gateway key of the request."""
     try:
         query = parse_qs(request.query, max_num_fields=_MAX_NAMES)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Passthrough: other paths of providers (embeddings, audio, files, batches …), relayed unchanged. `paths` and
-`server.passthrough_paths` list them, since a provider's key opens more. The body's `model`, in JSON or a form, selects
-the provider: the first target of a route with the path, or any if only the model matters (embeddings). Without a model
-it is the provider in `x-dragoman-provider`, else the only one of the path's family."""
+"""Passthrough: other paths of providers (embeddings, audio, files, batches …), relayed unchanged. Only the paths in
+`paths` and `server.passthrough_paths` are open, because a provider's key permits more. The body's `model`, in JSON or a
+form, selects the provider: the first target of a route with the path, or any if only the model matters (embeddings).
+Without a model it is the provider in `x-dragoman-provider`, otherwise the only one of the path's family."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from dragoman.wire.multipart import field_span, is_form
 
 _OPENAI = ("openai-chat", "openai-responses")
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
-# Members of a query by which some servers take a request for one of another method.
+# Query parameters by which some servers override the method.
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
 _MAX_NAME_BYTES = 256
 _MAX_CONTENT_TYPE_BYTES = 200
@@ -60,7 +60,7 @@ _NAMES = frozenset({"model"})
 
 
 class Tried(Struct, frozen=True):
-    """How often a request was sent, and by which policy targets were chosen; nothing where there was one alone."""
+    """The number of attempts, and the policy that ordered targets; empty if there was only one target."""
 
     attempts: int = 0
     policy: str = ""
@@ -72,7 +72,8 @@ ONCE = Tried()
 async def forward(
     incoming: Incoming, *, provider: str = "", target: Target | None = None, body: bytes | None = None
 ) -> None:
-    """Relay a request to a given provider or target, or to the one it belongs to; `body` if it was read before."""
+    """Relay a request to a given provider or target, or to the one it belongs to. `body` is set if it was read
+    before."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
@@ -107,7 +108,7 @@ async def forward(
     attempt = Attempt(target, runtime.target_settings(target))
     attempt.begin_request(b"")
     order = ordered(target, attempt.key)
-    # No fallback exists for this call.
+    # This call has no fallback.
     works = bool(name) and request.method == "POST"
     calls = Calls(runtime, builder, conversation=False, works=works, learns=False)
     calls.begin()
@@ -124,7 +125,7 @@ async def forward(
         ended(kind_of(error))
         raise
     finally:
-        # Whatever ended it; what was said before stays.
+        # Whatever ended it, an earlier outcome stays.
         ended(AttemptOutcome.CLIENT_DISCONNECTED)
 
 
@@ -148,7 +149,7 @@ def order_for(incoming: Incoming, kind: bytes, body: bytes, target: Target, key:
 
 
 async def try_in_turn(incoming: Incoming, fallback: SameModel, ordered: Callable[[Target, str | None], Order]) -> None:
-    """Have the first of several targets answer that can."""
+    """Call several targets in turn until one succeeds."""
     policy = fallback.retry_state.policy or FALLBACK
 
     async def on_response(target: Target, call: UpstreamCall, time_limits: TimeLimits, ended: Ended) -> None:
@@ -169,7 +170,7 @@ async def try_in_turn(incoming: Incoming, fallback: SameModel, ordered: Callable
 
 
 def _send_bad_key(incoming: Incoming, target: Target, failure: Failure, tried: Tried = ONCE) -> None:
-    """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
+    """Report that the provider rejected the gateway's own credential, not the client's."""
     builder = incoming.builder
     redactor, record = incoming.runtime.redactor(target.provider), builder.record
     message = redactor.clean_text(failure.message[: redactor.max_error_bytes])
@@ -183,8 +184,8 @@ def _send_bad_key(incoming: Incoming, target: Target, failure: Failure, tried: T
 def _check_models(
     incoming: Incoming, rule: PathRule, body: bytes, kind: bytes, targets: Sequence[Target], *, is_named: bool
 ) -> None:
-    """Refuse models that a key with a list of them may not use, and what names none: a provider chooses then, or a file
-    does. Of the model that a body names the route was made."""
+    """Reject models that a key with a list of models may not use, and requests that name none, because then a provider
+    or file chooses. A model in the body was checked with its route."""
     rights = rights_of(incoming.key)
     if rule.model is ModelPlace.NONE and not is_stated_path(rights, rule):
         raise NotPermitted(f"paths of {rule.right}, which name no model")
@@ -202,7 +203,7 @@ def _check_models(
 
 
 def check_relayed(incoming: Incoming) -> PathRule:
-    """What the request does, if that is open to it; no provider hears of what is not."""
+    """Return the rule of the request's path if the client may use it. Otherwise no provider is called."""
     request, api_path, settings = incoming.request, incoming.api_path, incoming.runtime.settings
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
@@ -230,7 +231,7 @@ async def _hand_over(
     tried: Tried = ONCE,
     ended: Ended,
 ) -> None:
-    """The response as it comes; an error without the provider's secrets. `ended` gets the outcome."""
+    """Relay the response; an error without the provider's secrets. `ended` gets the outcome."""
     runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
     if 300 <= call.status < 400:
         raise redirected(call.headers)
@@ -262,7 +263,7 @@ async def _hand_over(
     try:
         await call.pump(take)
     except DragomanError:
-        # The status is out: all that is left to say is that this is not the whole.
+        # The status was sent: the connection can only be broken off.
         ended(AttemptOutcome.STREAM_BROKEN)
         builder.finalize(failure="truncated")
         request.abort()
@@ -297,14 +298,14 @@ def _headers(incoming: Incoming, target: Target, status: int, response_headers: 
 
 
 def _refuse(incoming: Incoming, status: int, headers: HeaderList, body: bytes) -> None:
-    """A provider's error, from which its secrets were taken."""
+    """Send a provider's error, whose secrets were removed."""
     incoming.builder.finalize(status, "other")
     incoming.request.respond(status, headers, body)
 
 
 def _serving(runtime: Runtime, name: str, api_path: ApiPath, rights: Rights) -> tuple[Target, ...]:
-    """The targets of a name that have the path: the first one, or all where any will do. All serve one model: what
-    another one computes (embeddings above all) is not comparable."""
+    """The targets of a name that have the path: the first one, or all if any will do. All have the same model, because
+    results of other models (such as embeddings) are not comparable."""
     targets = runtime.routes.alike(name, api_path.protocol, rights)
     able = tuple(target for target in targets if _speaks(target.provider, api_path)) or targets
     return able if api_path.rest in PATHS else able[:1]
@@ -315,7 +316,7 @@ def _nameless(provider: Provider, api_path: ApiPath) -> Target:
 
 
 def _named(body: bytes, kind: bytes) -> tuple[str, JsonSpan | None]:
-    """The model that a body names, "" if none, and where that stands in a form."""
+    """The model that a body names, or "", and its span in a form."""
     field = field_span(body, kind, "model") if body and is_form(kind) else None
     if field is not None:
         return _form_model(body, field), field
@@ -323,13 +324,13 @@ def _named(body: bytes, kind: bytes) -> tuple[str, JsonSpan | None]:
 
 
 def _renamed(body: bytes, field: JsonSpan | None, model: str) -> bytes:
-    """The same body with another model's name, in its form's field or in its object."""
+    """The same body with another model's name, in its form field or in its object."""
     return replace_text(body, "model", model) if field is None else replace_value(body, field, model.encode())
 
 
 def _is_json(body: bytes, kind: bytes) -> bool:
-    """Whether a body is read as JSON: by its type, or by how it begins; what has no type goes out as JSON."""
-    # SDKs name a type also where they send no body.
+    """Whether a body is parsed as JSON: by its type, or by its start. A body without a type is sent as JSON."""
+    # SDKs name a type even without a body.
     if not body or is_form(kind):
         return False
     return not kind or b"json" in kind.lower() or body[:64].lstrip()[:1] == b"{"
@@ -357,7 +358,7 @@ def _model_in(body: bytes) -> str:
 
 
 def _speaks(provider: Provider, api_path: ApiPath) -> bool:
-    # Clouds that serve a model have conversations, and not the rest of its maker's API.
+    # Clouds that serve a model have conversations, but not the rest of its vendor's API.
     if provider.transport != "echo" and transport_of(provider.transport).paths is not None:
         return False
     return any(endpoint.protocol in _family(api_path) for endpoint in provider.endpoints)

@@ -1,5 +1,5 @@
-"""Passthrough fallback: a request that all providers of its model answer alike (embeddings above all) may go to any of
-them. Failures are handled by the table of decision 25; each target is tried once, and the model never changes."""
+"""Passthrough fallback: a request to which all providers of its model respond alike (such as embeddings) may go to any
+of them. Failures are handled by the table of decision 25. Each target is tried once, and the model never changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, Se
 from dragoman.routing.cooldown import cooldown_of, hint_of, names_the_key
 from dragoman.routing.target import Target
 
-# Paths whose answers hang on nothing but the model, and of which no provider keeps anything.
+# Paths whose responses depend only on the model, and for which no provider stores anything.
 PATHS = frozenset({"/embeddings", "/moderations", "/rerank"})
 
 Ended = Callable[[AttemptOutcome], None]
@@ -33,7 +33,7 @@ _UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provid
 
 
 class SameModel:
-    """One request and its targets: those of `retry_state`, else those of one model, the healthy ones first."""
+    """One request and its targets: those of `retry_state`, otherwise those of one model, the healthy ones first."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SameModel:
     async def _try(
         self, attempt: Attempt, order_of: Callable[[Target, str | None], Order], on_response: OnResponse
     ) -> Missed | None:
-        """Call one target, with each of its keys if they are rejected; None if it has answered."""
+        """Call one target, with each of its keys if they are rejected. Returns None if it has responded."""
         target = attempt.target
         attempt.begin_request(b"")
         while True:
@@ -103,7 +103,7 @@ class SameModel:
             attempt.permit = attempt.permit or self.retry_state.use_permit()
             try:
                 order = order_of(target, attempt.key)
-                # Before there is a slot, and the key is found to be in force still, no call is made.
+                # The call starts once it has a slot and its gateway key is still valid.
                 self._calls.queued()
                 called = one_call(self._incoming, target, order, on_admitted=self._calls.admitted)
                 async with called as (call, limits):
@@ -134,7 +134,7 @@ class SameModel:
             attempt.change_key()
 
     def _cool_down_key(self, missed: Missed) -> None:
-        """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
+        """Put a rejected key into cooldown: one key per request, unless the failure names the key as its cause."""
         attempt = missed.attempt
         if attempt is None or not TABLE[missed.kind].keys:
             return

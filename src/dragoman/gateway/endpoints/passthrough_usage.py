@@ -18,20 +18,20 @@ from dragoman.records.journal_entry import CostBreakdown
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
-# Counts stand at the end of an answer, behind vectors and pictures.
+# Counts are at the end of a response, after vectors and images.
 _TAIL_BYTES = 64 * 1024
 _MAX_USAGE_BYTES = 4096
-# Of what looks like counts so many are tried, from the last one on, and so many places as the end of each: others wait
-# meanwhile.
+# Limits of the search, which runs on the event loop: candidates for counts, from the last one on, and possible ends of
+# each.
 _MAX_CANDIDATES = 8
 _MAX_ENDS = 128
-# Kinds of counts that are no tokens.
+# Counts of other units than tokens.
 _DURATION = "duration"
 _find_usages = re.compile(rb'"usage"[ \t\r\n]*+:[ \t\r\n]*+(?=\{)').finditer
 
 
 class Tail:
-    """The last of an answer that is passed on."""
+    """The last bytes of a forwarded response."""
 
     __slots__ = ("_pieces", "_size")
 
@@ -40,14 +40,14 @@ class Tail:
         self._size = 0
 
     def take(self, piece: bytes) -> None:
-        """Know of a piece, and let go of what is too long ago."""
+        """Add a chunk, and drop bytes that are too far from the end."""
         self._pieces.append(piece)
         self._size += len(piece)
         while self._size - len(self._pieces[0]) >= _TAIL_BYTES:
             self._size -= len(self._pieces.popleft())
 
     def usage(self) -> JsonObject | None:
-        """The last counts in it."""
+        """The last counts in these bytes."""
         data = b"".join(self._pieces)[-_TAIL_BYTES:]
         for match in list(_find_usages(data))[: -_MAX_CANDIDATES - 1 : -1]:
             value = _object_at(data, match.end())
@@ -57,7 +57,7 @@ class Tail:
 
 
 def _object_at(data: bytes, start: int) -> JsonObject | None:
-    """The object that begins at a place; None if it cannot be read."""
+    """The object that begins at a position; None if it is unreadable."""
     end = start
     for _ in range(_MAX_ENDS):
         end = data.find(b"}", end, start + _MAX_USAGE_BYTES) + 1
@@ -66,13 +66,13 @@ def _object_at(data: bytes, start: int) -> JsonObject | None:
         try:
             return decode_object(data[start:end])
         except WireError:
-            # One of the nested events ended here.
+            # The end of a nested object.
             continue
     return None
 
 
 def meter(runtime: Runtime, builder: RecordBuilder, target: Target, tail: Tail) -> None:
-    """Have it in the record what the last call took, if that was told; what a model does is not free for that."""
+    """Record the usage of the last call, if it was reported. Without usage, a call of a model is unpriced, not free."""
     reported = tail.usage()
     attempts = builder.record.attempts
     if not attempts:
@@ -92,7 +92,7 @@ def meter(runtime: Runtime, builder: RecordBuilder, target: Target, tail: Tail) 
 
 
 def _read(reported: JsonObject, protocol: str) -> Usage | None:
-    """Counts in the words of a protocol, or of another one: older paths have other words than newer ones."""
+    """Counts in the names of a protocol, or of another one: older paths have other names than newer ones."""
     if reported.get("type") == _DURATION:
         return None
     for codec in (codec_of(protocol), *load_codecs()):

@@ -1,5 +1,5 @@
-"""`/responses/{id}` and below: GET, DELETE, cancel, input items, and following a running response. An id that is not
-stored here is looked up at providers, unless several keys are in use and this one is not known to have made it."""
+"""`/responses/{id}` and below: GET, DELETE, cancel, input items, and following a running response. An ID that is not
+stored here is looked up at providers, unless several keys are in use and this key is not known as its owner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _READS = ("GET", "HEAD")
 
 
 async def serve_response(incoming: Incoming) -> None:
-    """Serve a request to a stored response."""
     runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
     _, response_id, *below = incoming.api_path.rest.strip("/").split("/")
     store, owner = runtime.state.store, owner_of(incoming.key)
@@ -53,7 +52,7 @@ async def serve_response(incoming: Incoming) -> None:
         if stored is None or not stored.body:
             await _elsewhere(incoming, response_id, stored)
         elif request.method == "GET" and not below and _flag(request, "stream"):
-            # Its pieces are read one by one.
+            # Its chunks are read one by one.
             charge.close()
             await _listen(incoming, store, owner, stored)
         elif items is not None and page is not None:
@@ -61,12 +60,12 @@ async def serve_response(incoming: Incoming) -> None:
         else:
             await _serve(incoming, store, owner, stored)
     finally:
-        # The response is charged until the client has read it.
+        # The response counts against the memory limit until the client has read it.
         request.after_sending(charge.close)
 
 
 async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredResponse) -> None:
-    """Serve a request to a response as a whole."""
+    """Serve a request to a full response."""
     rest, log, state = incoming.api_path.rest, incoming.runtime.log, incoming.runtime.state
     _, response_id, *below = rest.strip("/").split("/")
     if state.background.is_broken(stored.id, stored.status, stored.alive):
@@ -93,7 +92,6 @@ async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredR
 
 
 async def _show(incoming: Incoming, stored: StoredResponse) -> None:
-    """Send the stored response."""
     key = incoming.builder.record.key
     incoming.send(await offload(lambda: encode(client_body(stored)), len(stored.body), key))
 
@@ -107,7 +105,7 @@ def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[I
 
 
 async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredResponse | None) -> None:
-    """Ask the provider that stores the response, if there is one and the response may belong to this client."""
+    """Forward to the provider that stores the response, if the response may belong to this client."""
     store, settings = incoming.runtime.state.store, incoming.runtime.settings
     if stored is None and incoming.runtime.guard.several_owners:
         raise _missing(response_id)
@@ -127,7 +125,7 @@ async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredRespons
 
 
 def _missing(response_id: str) -> ClientError:
-    # Made where it is raised: an error in a name of the frame that raises it holds all that the frame knows.
+    # Created where it is raised: an error in a variable of that frame would keep the frame alive.
     return ClientError(404, f"Response with id {printable(response_id)} not found.", param="response_id")
 
 
@@ -144,8 +142,6 @@ async def _listen(incoming: Incoming, store: Store, owner: bytes, stored: Stored
 
 
 class ListPage(Struct, frozen=True):
-    """The page of a list: a number of items after one of them, or from the start."""
-
     newest_first: bool
     limit: int
     after: str
@@ -175,7 +171,7 @@ def _listing(items: Sequence[Item], page: ListPage) -> bytes:
 
 
 def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
-    """A list of items as its SDK expects it."""
+    """A list of items in the form of the SDK."""
     data: JsonList = [full_item(item) for item in items]
     return {
         "object": "list",
@@ -187,7 +183,6 @@ def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
 
 
 def full_item(item: Item) -> JsonObject:
-    """An item in full: with its ID, and its content as parts."""
     named = named_in(item.body)
     # SDKs send unknown members as null.
     members = decode_object(item.body)
@@ -205,7 +200,7 @@ def full_item(item: Item) -> JsonObject:
     return full_body
 
 
-# Item types whose listed form has a status.
+# Item types that have a status in lists.
 _WITH_STATUS = frozenset(
     {"function_call", "function_call_output", "custom_tool_call_output", "local_shell_call_output"}
 )

@@ -1,6 +1,6 @@
-"""`POST /route`: explain the route of a request, for `dragoman route`; it is not sent and not logged. The body is the
-request; the query has `model` and, if they differ from the caller's, `protocol`, `key` (a name) and `thread` (a class).
-No random choice is made and no turn is taken. `check=1` probes the providers (`checked`)."""
+"""`POST /route`: explains the route of a request, for `dragoman route`. The request is neither sent nor logged. The
+body is the request; the query has `model` and, if they differ from the caller's, `protocol`, `key` (a name) and
+`thread` (a class). No random choice is made and no turn is taken. `check=1` probes the providers (`checked`)."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ class Question(Struct, frozen=True, kw_only=True):
     """The request to explain: the model name and the client."""
 
     model: str
-    # The client's protocol; "" is to be recognised.
+    # The client's protocol; "" means detected.
     protocol: str = ""
-    # The name of the gateway key that it would come with; "" is the asker's own.
+    # The name of the request's gateway key; "" is the caller's own.
     key: str = ""
-    # The program, as its User-Agent begins.
+    # The start of the client's User-Agent.
     client: str = ""
-    # The class of the thread that it would be of; "" means derived from headers and shape.
+    # The class of the request's thread; "" means derived from headers and shape.
     thread: str = ""
     headers: HeaderList = []
     # Whether the providers are called.
@@ -86,7 +86,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity | None, role: str) -> None:
-    """Answer `POST /route`; `role` is that of the key, or of the operator."""
+    """Respond to `POST /route`. `role` is that of the key, or of the operator."""
     body = await receive(runtime, request, name_of(key), holder=key)
     query = parse_qs(request.query)
     client = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
@@ -106,7 +106,7 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity 
     except OffloadBusy:
         raise
     except DragomanError as error:
-        # Not by the usual access check, which would record the request.
+        # The usual access check would record the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
         message = error.advice.client if isinstance(error, UnknownModel) and not is_operator else str(error)
         request.respond(status, [JSON], encode({"error": {"message": message}}))
@@ -123,7 +123,7 @@ def _check_role(role: str, question: Question, asker: str) -> None:
 
 
 async def planned(settings: Settings, body: bytes, question: Question) -> JsonObject:
-    """The same from a configuration alone: how a gateway that has only just started would route a request."""
+    """The same from a configuration alone: how a newly started gateway would route a request."""
     log = Log(io.StringIO())
     runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
     own = next((key for key in settings.keys if key.name == question.key), None)
@@ -136,7 +136,7 @@ async def planned(settings: Settings, body: bytes, question: Question) -> JsonOb
 async def explained(
     runtime: Runtime, body: bytes, question: Question, own: Identity | None, *, is_operator: bool = True
 ) -> JsonObject:
-    """How a request would be routed now, and why; `own` is the key of the caller."""
+    """Explain how a request would be routed now. `own` is the key of the caller."""
     asker = name_of(own)
     api_path = await offload(partial(_path_of, body, question.protocol), len(body), asker)
     key = own
@@ -196,7 +196,7 @@ async def explained(
     if not question.check:
         return explanation
     if key is not own:
-        # The explanation is of another key's request, and the calls are the asker's own.
+        # The explained request is another key's, but the calls are the caller's own.
         runtime.routes.route(parsed.model, api_path.protocol, reading_rights_of(own))
         for target in route.targets:
             require_provider(own, target)
@@ -206,8 +206,7 @@ async def explained(
 async def _storing_provider(
     runtime: Runtime, client_request: ClientRequest, parsed: ParsedRequest, route: Route
 ) -> str | None:
-    """The provider of the line that keeps what a request refers to; "" if none of them does, None if that is
-    unknown."""
+    """The provider of the route that stores the referenced items; "" if none does, None if that is unknown."""
     providers, state = storing_providers(route, parsed), runtime.state
     if parsed.references is None or not providers:
         return ""
@@ -219,7 +218,7 @@ async def _storing_provider(
 
 
 def _path_of(body: bytes, protocol: str) -> ApiPath:
-    """The endpoint that a request would come to."""
+    """The endpoint of a request."""
     if protocol:
         api_path = conversation_path(protocol)
         if api_path is None:
@@ -276,12 +275,12 @@ def _explanation(
 
 
 def _may_read(asker: Identity | None, target: str) -> bool:
-    """Whether the asker may read the name of a target that a list of providers leaves out."""
+    """Whether the caller may read the name of a target that a list of providers excludes."""
     return permits_provider(reading_rights_of(asker), target.partition("/")[0])
 
 
 def _missed(name: str, rights: Rights) -> JsonObject:
-    """A target that would be there if its provider were, or if the key had it in its list."""
+    """A missing target: its provider is not configured, or not in the key's list."""
     is_permitted = permits_provider(rights, name.partition("/")[0])
     left_out = ("absent", ABSENT) if is_permitted else ("providers", NOT_PERMITTED)
     return {

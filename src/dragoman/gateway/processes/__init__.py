@@ -1,1 +1,1 @@
-"""Processes: the supervisor, its workers, the socket and the page they share, the file they follow."""
+"""Processes: the supervisor, its workers, their shared socket and memory, and the reload of the configuration."""

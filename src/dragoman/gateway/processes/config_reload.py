@@ -1,5 +1,5 @@
 """Configuration reload: every worker, and the supervisor for later workers, watch the file. A change that has settled
-is read and checked (`protection.py`); if it may not be applied, that is logged and the old one stays."""
+is read and checked (`protection.py`). If it must not be applied, that is logged and the old configuration stays."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from dragoman.gateway.workers.protection import Protection, judged, protection_o
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
 
-# Interval of checks of the file. One that was found changed is read at the next look, if it rests by then: editors
-# write in several steps.
+# Interval of checks of the file. A changed file is read at the next check if it is stable by then: editors write in
+# several steps.
 POLL_INTERVAL = 0.5
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    """Settings of a worker process: how to reload its configuration, how strict access control must be, and where its
-    siblings listen."""
+    """Settings of a worker process: how to reload its configuration, how strict access control must be, and where the
+    other workers listen."""
 
-    # Gives the settings as they are now, or a `ConfigError` for a file that is wrong or not trusted.
+    # Returns the present settings. An invalid or untrusted file raises `ConfigError`.
     read: Callable[[], Settings]
     log: Log
     # None means as the settings require.
     protection: Protection | None = None
     # Detects changes of the file; None if there is no file.
     fingerprint: Callable[[], Fingerprint] | None = None
-    # The file as it was before the settings were read, so that no change is missed.
+    # The fingerprint of the file before the settings were read, so that no change is missed.
     seen: Fingerprint | None = None
     # The number of the worker, and the shared memory.
     number: int = 0
     page: SharedMemory = field(default_factory=SharedMemory)
     # The token for queries between workers; empty for a single worker.
     token: bytes = b""
-    # The meaning of SIGHUP.
+    # The effect of SIGHUP.
     hangup: OnHangup = OnHangup.RELOADS
     # Whether gateway keys of the database are accepted: not by a gateway that `launch` starts for one client.
     reads_key_database: bool = True
-    # A pipe that ends with the process at its other side.
+    # A pipe that closes with the process at its other side.
     lifeline: int | None = None
-    # After how many seconds without a turn of its loop the process ends itself; None for never.
+    # Seconds without a turn of its loop after which the process ends itself; None for never.
     max_turn_seconds: float | None = None
 
 
 class Configuration:
-    """The settings that apply, and how closed the gateway is. `quiet` if the workers log."""
+    """The settings in force, and the protection. `quiet` if the workers log."""
 
     def __init__(self, worker_settings: WorkerSettings, settings: Settings, *, quiet: bool = False) -> None:
         self._worker_settings = worker_settings
@@ -65,21 +65,21 @@ class Configuration:
 
     @property
     def seen(self) -> Fingerprint | None:
-        """The file as it was when it was last read."""
+        """The fingerprint of the file when it was last read."""
         return self._read
 
     def catch_up(self) -> bool:
-        """Read the file if it has changed since the settings were read; returns whether others apply."""
+        """Reload if the file has changed since the settings were read. Returns whether other settings apply."""
         return self._now() != self._read and self.reload()
 
     def poll(self) -> bool:
-        """Read the file again if it changed and is stable; returns whether others apply."""
+        """Reload if the file has changed and is stable. Returns whether other settings apply."""
         now, before = self._now(), self._seen
         self._seen = now
         return now == before and now != self._read and self.reload()
 
     def reload(self) -> bool:
-        """Read the file and apply it if allowed; returns whether it was applied."""
+        """Read the file and apply it if allowed. Returns whether it was applied."""
         worker_settings, old = self._worker_settings, self.settings
         self._read = self._seen = self._now()
         self.protection = protection = worker_settings.page.closed_with(self.protection)
@@ -90,7 +90,7 @@ class Configuration:
             self._refuse(error)
             return False
         except Exception as error:
-            # No unexpected error in a file or its directory may end a worker or its supervisor.
+            # An unexpected error in a file or its directory must not end a worker or its supervisor.
             details: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
             self._worker_settings.log.event("error", "cannot reload configuration: unexpected error", **details)
             return False

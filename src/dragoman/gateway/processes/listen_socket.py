@@ -1,4 +1,4 @@
-"""Binding: the socket that the gateway listens on. Whether it may serve there without keys, `protection.py` judges."""
+"""Listening socket of the gateway. `protection.py` decides whether the gateway may serve there without keys."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dragoman.gateway.processes.port_conflict import holder_of
 
 _LAST_PORT = 65535
 BACKLOG = 1024
-# Why the gateway cannot listen there, and the remedy. Other errors concern the address.
+# The setting to blame and the remedy, by error. Other errors concern the address.
 _REMEDIES = {
-    # The holder of the port is reported separately.
+    # The process at the port is reported separately.
     errno.EADDRINUSE: ("server.port", ""),
     errno.EACCES: ("server.port", "choose one above 1023 with --port"),
 }
@@ -20,9 +20,9 @@ _OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host,
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket to be shared by all workers. It is bound, and listens only after all checks."""
+    """A socket to be shared by all workers. It is bound here, and listens only after all checks."""
     if not 0 <= port <= _LAST_PORT:
-        # The resolver accepts larger ones, too, and truncates them.
+        # The resolver accepts larger ports, too, and truncates them.
         raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

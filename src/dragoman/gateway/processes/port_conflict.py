@@ -1,6 +1,5 @@
-"""Port conflict: which process has the wanted port, and the remedy. A gateway is recognised by its response at `/`;
-process and file are the system's knowledge, for processes of the same user. Of other programs only the name is
-shown."""
+"""Port conflict: finds the process that has the wanted port, and the remedy. A gateway is recognised by its response at
+`/`. The system reports processes of the same user. Of other programs only the name is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from dragoman.launching.port_owners import PROCESSES, TABLES, processes_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.system_service.units import UNIT
 
-# The program there may not speak HTTP, or not respond.
+# The program there may not use HTTP, or not respond.
 _TIMEOUT = 1.0
 _MAX_TEXT_LENGTH = 60
 _CONFIG = "--config"
@@ -24,7 +23,7 @@ _ANOTHER_PORT = "choose another with --port"
 
 
 class Holder(Struct, frozen=True):
-    """The process that has a port, in words, or nothing if it is unknown; and what to do."""
+    """A description of the process that has a port, or "" if it is unknown; and the remedy."""
 
     description: str
     remedy: str
@@ -34,7 +33,7 @@ def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: 
     address = address_to_call(host, port)
     greeting = greeting_of(address, _TIMEOUT)
     pids = processes_of(port, tables, processes)
-    # Several have nothing to do with each other, and then it is not known which of them is in the way.
+    # Several processes are unrelated, and it is unknown which of them is in the way.
     process = processes / str(pids[0]) if len(pids) == 1 else None
     if greeting is not None:
         remedy = f"use that one at {address}, stop it with {_stop(process)}, or {_ANOTHER_PORT}"
@@ -66,14 +65,14 @@ def _stop(process: Path | None) -> str:
 
 
 def _program(process: Path) -> str:
-    """The name of a program, which it chose itself."""
+    """The name of a program, which the program itself chose."""
     name = _read(process / "comm").strip()
     return f"{_short(name)}, pid {process.name}" if name else f"pid {process.name}"
 
 
 def _config_of(process: Path) -> str:
-    """The configuration named at a gateway's start; "" if none was."""
-    # Each word ends with a null, so that there is something behind the last one.
+    """The configuration named at a gateway's start, or ""."""
+    # Each word ends with a null byte, so the last word has a successor.
     for word, following in pairwise(_read(process / "cmdline").split("\0")):
         name, given, value = word.partition("=")
         file = value if given else following

@@ -1,9 +1,8 @@
-"""Hangup: what SIGHUP means to a gateway, settled once at its start (decision 28).
+"""SIGHUP: the effect of the signal on a gateway, decided once at its start (decision 28).
 
-it is ignored already, as by nohup            it stays ignored
+it is ignored already, as by nohup            stays ignored
 a controlling terminal, and not process 1     the terminal is gone: end, as at the first Ctrl-C
-none: a service, a container                  read the configuration again, as daemons do
-"""
+none: a service, a container                  reload the configuration, as daemons do"""
 
 from __future__ import annotations
 
@@ -13,15 +12,13 @@ from enum import Enum
 
 
 class OnHangup(Enum):
-    """The effect of SIGHUP."""
-
     IGNORED = "ignored"
     ENDS = "ends"
     RELOADS = "reloads"
 
 
 def hangup_of(*, ignored: bool, terminal: bool, pid: int) -> OnHangup:
-    """The meaning of SIGHUP for a process that started like this."""
+    """The effect of SIGHUP on a process that was started like this."""
     if ignored:
         return OnHangup.IGNORED
     # Process 1 belongs to a container, whose terminal only shows output. A container would not be restarted.
@@ -29,11 +26,11 @@ def hangup_of(*, ignored: bool, terminal: bool, pid: int) -> OnHangup:
 
 
 def hangup_at_start() -> OnHangup:
-    """The meaning of SIGHUP for this process. Call it before its handler is changed."""
+    """The effect of SIGHUP on this process. Call it before its handler is changed."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     hangup = hangup_of(ignored=ignored, terminal=_has_terminal(), pid=os.getpid())
     if hangup is OnHangup.RELOADS:
-        # Without a configuration that was read, there is nothing to reload.
+        # Without a configuration file there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return hangup
 

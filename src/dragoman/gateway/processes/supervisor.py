@@ -1,4 +1,5 @@
-"""Supervisor: one worker runs in this very process; several share a socket and are watched over by it."""
+"""Supervisor: runs a single worker in its own process; several workers are forked, share a socket, and are restarted
+when they die or stall."""
 
 from __future__ import annotations
 
@@ -39,10 +40,10 @@ _GRACE = 2.0
 # Seconds until a worker's loop must turn for the first time; and seconds to end, beyond its other limits.
 MAX_START_SECONDS = 60.0
 LAST_MOMENTS = 10.0
-# Interval of the checks. After a longer gap the clock says nothing about other processes: the machine slept.
+# Interval of the checks. After a longer gap the machine was asleep, and the clock proves nothing about other processes.
 _MAX_GAP_SECONDS = 5.0
 _STARTUP_POLL_INTERVAL = 0.02
-# Limit for the workers' counts of open exchanges, in seconds.
+# Timeout for the workers' counts of open exchanges, in seconds.
 _MAX_COUNT_SECONDS = 1.0
 _FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 _STEADY = 10.0
@@ -53,11 +54,11 @@ _HELD_BACK = _WATCHED | {END_NOW}
 
 
 def _load_early(workers: int) -> None:
-    """Load what requests need, once for all workers: none waits for an import or for a table."""
+    """Import modules and tables that requests need, once for all workers."""
     load_codecs()
     own_table()
     if workers > 1:
-        # Four megabytes that workers share. One alone reads them within milliseconds when it first counts tokens.
+        # Four megabytes that workers share. A single worker reads them within milliseconds when it first counts tokens.
         fitted_table()
 
 
@@ -70,12 +71,12 @@ def serve(
     max_start_seconds: float = MAX_START_SECONDS,
     last_moments: float = LAST_MOMENTS,
 ) -> int:
-    """Serve on a bound socket until stopped; returns the exit status. `ready` is called when all workers serve."""
+    """Serve on a bound socket until stopped. Returns the exit status. `ready` is called when all workers serve."""
     _load_early(settings.server.workers)
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
     try:
-        # Before the first client: a gateway whose store cannot be opened does not start.
+        # Checked before the first client: a gateway whose store cannot be opened does not start.
         check_store(settings.storage)
         listen(listener)
         workers = settings.server.workers
@@ -85,18 +86,19 @@ def serve(
         worker_settings = replace(worker_settings, token=new_token())
         return Supervisor(worker_settings, settings, listener, max_start_seconds, last_moments).run(ready)
     finally:
-        # Log lines are written up to 50 ms later by a thread, which ends with the process.
+        # A thread writes log lines up to 50 ms later, and ends with the process.
         worker_settings.log.close()
 
 
 def check_store(storage: Storage) -> None:
-    """Open and close the store; a `ConfigError` has the reason if that fails. A database server may be away."""
+    """Open and close the store. A failure raises `ConfigError` with the reason. A database server may be
+    unavailable."""
     if storage.store_responses and storage.is_persistent and storage.database is None:
         open_tables(storage.location, storage.response_days).close()
 
 
 def raise_file_limit() -> None:
-    """Take as many open files as the system allows: the customary 1024 are used up by 500 streams, two sockets each."""
+    """Raise the limit of open files: the usual 1024 are used up by 500 streams with two sockets each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -120,7 +122,7 @@ def _work(
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """The faster loop where there is one."""
+    """The faster event loop, if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -129,15 +131,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 class WorkerProcess(Struct, frozen=True):
-    """A worker that has been started."""
-
     number: int
     started: float
 
 
 class Supervisor:
     """Starts workers, restarts workers that die or stall, follows the file for them, and forwards signals. Workers hold
-    one end of a pipe, the lifeline: it ends with this process, and they with it."""
+    one end of a pipe, the lifeline: it closes with this process, and they end."""
 
     def __init__(
         self,
@@ -155,12 +155,12 @@ class Supervisor:
         self._listener = listener
         self._log: Log = worker_settings.log
         self._workers: dict[int, WorkerProcess] = {}
-        # The one that this process hangs on itself, and the one of the workers.
+        # The lifeline of this process, and that of the workers.
         self._above = worker_settings.lifeline
         self._lifeline, self._held = os.pipe()
-        # Signals arrive here as bytes, so that waiting for them and for the time is one thing.
+        # Signals arrive here as bytes, so that one wait covers signals and time.
         self._signals, self._wake = socket.socketpair()
-        # Whether all have served once; and whether one ended before that.
+        # Whether all workers have served once, and whether one ended before that.
         self._begun = self._failed = False
         self._stopping = False
         # When workers were last asked to stop, and when remaining ones are killed.
@@ -169,18 +169,18 @@ class Supervisor:
         # When the drain began, and whether the number of open exchanges was logged.
         self._drain_began: float | None = None
         self._counted = False
-        # When the socket is closed that the workers no longer accept from.
+        # When to close the socket, after the workers have stopped accepting.
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
         # Stalled workers, and when their traceback was requested.
         self._dump_requested_at: dict[int, float] = {}
-        # When which worker is due to be started anew.
+        # When each worker is due to be restarted.
         self._due: dict[int, float] = {}
-        # When this process last looked, and since when it has done so without a gap.
+        # The last check of this process, and the time since which there was no gap.
         self._looked = self._awake = time.monotonic()
 
     def run(self, ready: Callable[[], None]) -> int:
-        """Keep the workers running until stopped; returns the exit status."""
+        """Keep the workers running until stopped. Returns the exit status."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
@@ -202,7 +202,7 @@ class Supervisor:
         return 0
 
     def _have_begun(self) -> bool:
-        """Wait until every worker serves; one that does not come up ends the start, and this is false."""
+        """Wait until every worker serves. False if one ended before that."""
         while not all(self._page.turned(number) for number in range(self._page.workers)):
             self._wait(_STARTUP_POLL_INTERVAL)
             if self._stopping:
@@ -280,7 +280,7 @@ class Supervisor:
             self._log.event("error", "worker failed", **_error_fields(error))
         finally:
             self._log.close()
-            # Whatever happened, a child never returns into its parent's code.
+            # A child must never return into its parent's code.
             os._exit(status)
 
     def _let_go(self) -> None:
@@ -291,7 +291,7 @@ class Supervisor:
         self._wake.close()
 
     def _bury(self) -> None:
-        """Take note of every worker that has ended."""
+        """Reap every worker that has ended."""
         while self._workers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
@@ -314,7 +314,8 @@ class Supervisor:
             self._due[worker.number] = now + pause
 
     def _end_still(self, now: float) -> None:
-        """Kill workers that are stalled, once they could print where, and workers that take too long to stop."""
+        """Kill workers that are stalled, once they could print their traceback, and workers that take too long to
+        stop."""
         gap = now - self._looked
         self._looked = now
         if gap > _MAX_GAP_SECONDS:
@@ -344,7 +345,7 @@ class Supervisor:
         return limit is not None and since > 0 and now - max(since, self._awake) > limit
 
     def _hung_up(self) -> None:
-        """Read the configuration again, or stop because the terminal is gone. The signal may come twice."""
+        """Reload the configuration, or stop because the terminal is gone. The signal may come twice."""
         if self._worker_settings.hangup is OnHangup.RELOADS:
             self._configuration.reload()
             self._pass_on(signal.SIGHUP)
@@ -367,7 +368,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         """Stop the workers: at once at the second signal, and at SIGINT; a further one ends running exchanges. Workers
-        count no signals themselves: a key press reaches them directly, too."""
+        do not count signals themselves, because a key press reaches them directly, too."""
         timeouts = self._configuration.settings.timeouts
         now, before = time.monotonic(), self._stop_sent_at
         if self._is_draining():
@@ -388,7 +389,7 @@ class Supervisor:
         self._pass_on(passed)
 
     def _is_draining(self) -> bool:
-        """Whether new connections are refused."""
+        """Whether new connections are rejected."""
         return self._stopping and self._last_call is None
 
     def _close(self) -> None:
@@ -410,9 +411,8 @@ def _error_fields(error: BaseException) -> JsonObject:
 
 
 def _wake_only(number: int, frame: object) -> None:
-    """Nothing: a signal with a handler is written to the wake-up socket, and one without is not."""
+    """Do nothing. Only a signal with a handler is written to the wake-up socket."""
 
 
 def _unblocked() -> None:
-    """Unblock a worker's signals after its handlers are installed."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)

@@ -1,6 +1,6 @@
 """Watchdog: ends a process whose loop hangs, with a traceback by `faulthandler`, which needs no interpreter. The loop
-notes each second in the shared page. The supervisor, whose clock knows of sleep, first signals a worker to show where
-it hangs, then ends it; a single process postpones its own end with each turn."""
+records a turn each second in shared memory. The supervisor, whose clock accounts for sleep, first signals a worker to
+print its stacks, then ends it. A single process postpones its own end with each turn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 
 _BEAT = 1.0
 _STDERR = 2
-# A traceback that is not read blocks its writer, if the output cannot be made non-blocking, as with a socket. Seconds
-# for the traceback; then a system timer ends the process.
+# Seconds for writing the traceback, which may block: sockets cannot be made non-blocking. Then a system timer ends the
+# process.
 _GRACE = 2.0
 # Requests the traceback of one worker among several.
 DUMP_SIGNAL = signal.SIGUSR2
@@ -28,7 +28,7 @@ def register_stack_dump() -> None:
 
 
 class Watchdog:
-    """One for a worker; without a limit, or with a supervisor, it only notes that the loop turns."""
+    """The watchdog of a worker. Without a limit, or with a supervisor, it only records turns of the loop."""
 
     def __init__(
         self, page: SharedMemory, worker: int, max_turn_seconds: float | None, *, supervised: bool = False
@@ -41,7 +41,6 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to watch the loop that runs here."""
         if self._limit is not None:
             # A program that is stopped on a terminal has no stalled loop.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._suspend)
@@ -81,8 +80,8 @@ class Watchdog:
 
 
 def _without_waiting(out: int) -> int:
-    """A descriptor for the same output that never blocks, if the system gives one. The flag belongs to the open file,
-    which others share: so it is opened anew. A file on a disk stays as it is, or two writers would overwrite each
+    """A descriptor for the same output that never blocks, if the system supports it. The flag belongs to the open file,
+    which others share, so the file is opened again. A file on disk stays as it is: two writers would overwrite each
     other."""
     try:
         kind = os.fstat(out).st_mode

@@ -1,1 +1,1 @@
-"""Workers: state that the worker processes of one gateway share, and the channel between them."""
+"""Workers: state that the worker processes of one gateway share, and the messages between them."""

@@ -1,12 +1,11 @@
 """Handshake between the workers of one gateway: each proves that it knows the token, which is never sent.
 
-    listener ─▶ its nonce
-    dialler  ─▶ its nonce, and its proof
-    listener ─▶ its proof
+listener ─▶ its nonce
+dialler  ─▶ its nonce, and its proof
+listener ─▶ its proof
 
 A proof is an HMAC under the token over the side, the listener's port and both nonces. It includes the port because a
-foreign process may listen at the port of a worker that ended: another worker's proof is invalid there.
-"""
+foreign process may listen at the port of a worker that ended: another worker's proof is invalid there."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class Unproven(ConnectionError):
 
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
-    """Whether the dialling process knows the token; if so, prove the same."""
+    """Accept a connection. Returns whether the dialling process knows the token; if so, proves the same."""
     port: int = writer.get_extra_info("sockname")[1]
     ours = secrets.token_bytes(_NONCE_BYTES)
     writer.write(ours)
@@ -38,7 +37,7 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tok
 
 
 async def dial(port: int, token: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to a worker that has proved to be one; `Unproven` if it has not."""
+    """Connect to a worker. A listener that does not prove to be one raises `Unproven`."""
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         theirs, ours = await reader.readexactly(_NONCE_BYTES), secrets.token_bytes(_NONCE_BYTES)

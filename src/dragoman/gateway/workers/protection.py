@@ -1,5 +1,5 @@
-"""Protection: whether a running gateway requires keys, settled at the start; a reload may only make it stricter. The
-number of keys now is no measure: all may be revoked, or the file cut short."""
+"""Protection: whether a running gateway requires keys. This is decided at the start, and a reload can only make it
+stricter. The present number of keys does not count: all may be revoked, or the file truncated."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from dragoman.launching.local_servers import port_of
 
 
 class Protection(Struct, frozen=True, kw_only=True):
-    """The access control of a running gateway."""
-
     requires_keys: bool = False
-    # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
+    # Whether the file has, or had, `[keys]`. A key of the command line exists after every reload.
     keys_in_file: bool = False
-    # Whether `--no-auth` passed over a table without keys at the start.
+    # Whether `--no-auth` ignored an empty table at the start.
     passed_over: bool = False
-    # The owners of all keys that were known since the start, and whether those of another process were several.
+    # The owners of all keys since the start, and whether another process had several.
     owners: frozenset[bytes] = frozenset()
     several_elsewhere: bool = False
-    # Whether servers of this machine are there without a table, and the port that is our own.
+    # Whether local servers without a table are allowed, and the gateway's own port.
     local: bool = False
     port: int = 0
 
@@ -39,7 +37,7 @@ class Protection(Struct, frozen=True, kw_only=True):
 def protection_of(settings: Settings, *, open_to_all: bool = False, has_stored_keys: bool = False) -> Protection:
     """The access control of a gateway that starts with these settings. `has_stored_keys` means that the database has
     any key, even a revoked one."""
-    # `--no-auth` ignores an empty table at the start, and none that appears later.
+    # `--no-auth` ignores an empty table at the start, but none that appears later.
     start = Protection(
         requires_keys=has_stored_keys,
         passed_over=open_to_all and settings.keys_table,
@@ -52,7 +50,8 @@ def protection_of(settings: Settings, *, open_to_all: bool = False, has_stored_k
 def protection_at_start(
     settings: Settings, host: str, port: int = 0, *, open_to_all: bool, has_stored_keys: bool = False
 ) -> Protection:
-    """Whether keys are required at an address; an error for a reachable one without keys, unless insisted on."""
+    """Whether keys are required at an address. A reachable address without keys is an error, unless explicitly
+    allowed."""
     protection = protection_of(settings, open_to_all=open_to_all, has_stored_keys=has_stored_keys)
     protection = replace(protection, local=protection.local and is_loopback(host), port=port or protection.port)
     if protection.requires_keys or open_to_all or is_loopback(host):
@@ -72,7 +71,7 @@ def bound_host(listener: socket.socket) -> str:
 
 
 def tightened(protection: Protection, settings: Settings) -> Protection:
-    """The protection once these settings apply: as before, or stricter."""
+    """The protection once these settings apply: unchanged, or stricter."""
     required = bool(settings.keys) or (settings.keys_table and not protection.passed_over)
     return replace(
         protection,
@@ -85,7 +84,7 @@ def tightened(protection: Protection, settings: Settings) -> Protection:
 
 
 def judged(protection: Protection, current: Settings, new: Settings) -> Settings:
-    """The settings that a reload applies; `ConfigError` for a file that may not be applied."""
+    """The settings that a reload applies. A file that must not be applied raises `ConfigError`."""
     if new.empty and not current.empty:
         raise ConfigError(
             key="",
@@ -102,7 +101,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
         )
     lost = next((name for name in current.providers if name in new.absent), None)
     if lost is not None:
-        # Clients that are served now would lose their provider.
+        # Present clients would lose their provider.
         raise new.absent[lost].as_error(new.file)
     started = current.server
     server = replace(new.server, host=started.host, port=started.port, workers=started.workers)
@@ -111,7 +110,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
 
 
 def with_local(settings: Settings, protection: Protection) -> Settings:
-    """The settings with those servers of this machine that may be there without a table."""
+    """Add the local servers that are allowed without a table."""
     allowed = {
         name: provider
         for name, provider in settings.local.items()

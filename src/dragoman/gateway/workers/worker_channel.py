@@ -1,6 +1,6 @@
-"""Worker channel: small messages under a topic from one worker to all others, without an answer. Messages are batched
-for 0.2 s and sent over pooled connections. A worker that does not listen or read loses messages, as does a new one,
-which queries the others once (`catch_up`): messages must tolerate repetition, delay, reordering and loss."""
+"""Worker channel: best-effort broadcast of small messages under a topic. Messages are batched for 0.2 s and sent over
+pooled connections. A worker that does not listen or read loses messages, and a new worker queries the others once
+(`catch_up`). Messages must therefore tolerate repetition, delay, reordering and loss."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 
 T = TypeVar("T")
 
-# Sent after the handshake: the kind of connection.
+# The kind of connection, sent after the handshake.
 UPDATES = b"t"
 SNAPSHOT = b"a"
-# Seconds between two batches, and timeout for a peer.
+# Seconds between two batches, and timeout for another worker.
 _FLUSH_INTERVAL = 0.2
 _TIMEOUT = 2.0
-# Bytes of a message; messages of a topic in a batch, the oldest of which make room; bytes of a batch, and of all that
-# a worker knows.
+# Maximum bytes of a message; maximum messages of a topic in a batch, the oldest of which are dropped; maximum bytes of
+# a batch, and of a snapshot.
 MAX_MESSAGE_BYTES = 4096
 MAX_BATCH_MESSAGES = 1000
 _MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -50,7 +50,7 @@ class Malformed(ValueError):
 
 
 class WorkerChannel:
-    """Messages between workers: what a worker sends and receives. A single worker sends nothing."""
+    """Messages between workers. A single worker sends nothing."""
 
     def __init__(self, page: SharedMemory, number: int, token: bytes) -> None:
         self._page = page
@@ -58,13 +58,13 @@ class WorkerChannel:
         self._token = token
         self._handlers: dict[str, Callable[[bytes], None]] = {}
         self._sources: dict[str, Callable[[], Iterable[object]]] = {}
-        # Queued messages by topic; and the batch that is due.
+        # Queued messages by topic, and the timer of the next batch.
         self._outbox: dict[str, deque[bytes]] = {}
         self._due: asyncio.TimerHandle | None = None
         self._flushed_at = float("-inf")
         self._links: dict[int, _Link] = {}
         self._closed = False
-        # Messages that were not sent: too large, or too many at a time.
+        # Messages that were dropped: too large, or too many at a time.
         self.dropped = 0
 
     def subscribe(self, topic: str, kind: type[T], handler: Callable[[T], None]) -> None:
@@ -73,16 +73,15 @@ class WorkerChannel:
         self._handlers[topic] = lambda said: handler(decoder.decode(said))
 
     def offer(self, topic: str, source: Callable[[], Iterable[object]]) -> None:
-        """Register the source of the messages that a new worker should get under a topic."""
+        """Register the source of the messages under a topic for a new worker."""
         self._sources[topic] = source
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other worker."""
         return self._page.workers < 2
 
     def broadcast(self, topic: str, value: object) -> None:
-        """Send to the other workers soon; a message that is too large is dropped."""
+        """Send to the other workers with the next batch. A message that is too large is dropped."""
         if self.is_alone or self._closed:
             return
         payload = _ENCODER.encode(value)
@@ -100,7 +99,6 @@ class WorkerChannel:
             self._due = loop.call_at(max(loop.time(), self._flushed_at + _FLUSH_INTERVAL), self._flush)
 
     async def catch_up(self) -> None:
-        """Request the state of all other workers."""
         if not self._handlers:
             return
         others = await asyncio.gather(*(self._fetch_snapshot(port) for _, port in self._others()))
@@ -120,10 +118,8 @@ class WorkerChannel:
             link.close()
         self._links.clear()
 
-    # Serve another worker, after the handshake.
-
     async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Receive batches until the end; `Malformed` for invalid messages."""
+        """Receive batches until the end. Invalid messages raise `Malformed`."""
         while True:
             try:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
@@ -134,7 +130,6 @@ class WorkerChannel:
             self.receive(await reader.readexactly(size))
 
     def snapshot(self) -> bytes:
-        """The messages for a new worker."""
         return _ENCODER.encode(
             [
                 WorkerMessage(topic, _ENCODER.encode(value))
@@ -144,7 +139,6 @@ class WorkerChannel:
         )
 
     def receive(self, batch: bytes) -> None:
-        """Pass messages to their subscribers."""
         try:
             for message in _BATCH.decode(batch):
                 handler = self._handlers.get(message.topic)
@@ -154,7 +148,7 @@ class WorkerChannel:
             raise Malformed(str(error)) from error
 
     def _others(self) -> list[tuple[int, int]]:
-        """The other workers that listen, and where."""
+        """The other workers that listen, with their ports."""
         page = self._page
         numbers = (number for number in range(page.workers) if number != self._number)
         return [(number, port) for number in numbers if (port := page.port(number))]
@@ -194,13 +188,13 @@ class WorkerChannel:
 
 
 class _Link:
-    """A connection to another worker, on which only the other side receives."""
+    """A connection to another worker. Only the other side receives."""
 
     def __init__(self, port: int, token: bytes) -> None:
         self.port = port
         self.over = False
         self._transport: asyncio.WriteTransport | None = None
-        # Data that is sent once there is a connection.
+        # Data to send once there is a connection.
         self._early = bytearray(UPDATES)
         self._task = asyncio.get_running_loop().create_task(self._run(token))
 
@@ -229,17 +223,17 @@ class _Link:
             async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await dial(self.port, token)
         except (OSError, TimeoutError):
-            # Other workers get the message anyway, and this one is tried again with the next batch.
+            # Other workers get the message anyway, and the next batch reconnects.
             self.over = True
             return
         self._transport = writer.transport
         try:
             writer.write(bytes(self._early))
             self._early.clear()
-            # The peer sends nothing, so any data is the end.
+            # The other worker sends nothing, so any data is the end.
             await reader.read(1)
         except OSError:
-            # The listener is gone.
+            # The listener has ended.
             return
         finally:
             self.over, self._transport = True, None
