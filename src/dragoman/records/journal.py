@@ -221,10 +221,10 @@ class Journal:
     def _line_of(self, what: str, entry: JournalEntry) -> bytes:
         buffer = self._buffer
         try:
-            _encode_into(_parts(what, entry), buffer)
+            _encode_into((what, entry) if what is OPENED else (what, summary_of(entry), entry), buffer)
         except UnicodeEncodeError:
             # A client may call itself anything.
-            _encode_into(_parts(what, sanitize_entry(entry)), buffer)
+            return self._line_of(what, sanitize_entry(entry))
         # A copy: a line that is written while garbage is collected here is encoded in the same buffer.
         return _line(buffer[_ALL])
 
@@ -316,10 +316,6 @@ class Journal:
                 raise
             os.close(descriptor)
         raise FileExistsError("no name is left for a journal")
-
-
-def _parts(what: str, entry: JournalEntry) -> tuple[object, ...]:
-    return (what, entry) if what == OPENED else (what, summary_of(entry), entry)
 
 
 def _line(body: bytes | bytearray) -> bytes:
