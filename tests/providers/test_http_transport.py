@@ -84,19 +84,41 @@ def test_a_whole_answer_may_be_compressed_and_a_stream_may_not() -> None:
     assert (whole.method, whole.body) == ("POST", BODY)
 
 
-def test_only_a_post_of_the_usual_headers_to_the_usual_address_recurs() -> None:
+def test_a_post_with_the_same_headers_to_the_same_address_recurs() -> None:
     provider = provider_of("https://x.test/v1")
-    first, second = called(order_to(provider)), called(order_to(provider))
-    assert first.is_recurring
-    assert first.headers is second.headers
+    beta: HeaderList = [(b"openai-beta", b"a")]
+
+    def requests() -> list[UpstreamRequest]:
+        orders = (
+            order_to(provider),
+            order_to(provider, headers=[*beta]),
+            order_to(provider, headers=[(b"openai-beta", b"b")]),
+            order_to(provider, query="beta=true"),
+            order_to(provider, stream=True),
+            order_to(provider, key="k"),
+        )
+        return [called(order) for order in orders]
+
+    # In any order, so that none gets the headers of another.
+    first, second = requests(), requests()
+    assert all(request.is_recurring for request in first)
+    assert all(one.headers is other.headers and one.url == other.url for one, other in zip(first, second, strict=True))
+    assert len({id(request.headers) for request in first}) == len(first)
+    assert first[1].headers == [*first[0].headers, *beta]
+    assert [request.url for request in first].count("https://x.test/v1/chat/completions?beta=true") == 1
+
+
+def test_other_calls_do_not_recur() -> None:
+    provider = provider_of("https://x.test/v1")
     others = [
-        order_to(provider, headers=[(b"openai-beta", b"a")]),
-        order_to(provider, query="beta=true"),
+        order_to(provider, headers=[(b"traceparent", b"a")]),
+        order_to(provider, headers=[(b"openai-beta", b"a"), (b"idempotency-key", b"a")]),
         order_to(provider, method="GET", body=b""),
         order_to(provider, path="/models"),
         order_to(provider_of("https://x.test/v1", headers={"X-Team": "blue"})),
     ]
     assert not any(called(order).is_recurring for order in others)
+    assert called(others[1]).headers[-2:] == others[1].headers
 
 
 @pytest.mark.parametrize(

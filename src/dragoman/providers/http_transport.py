@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
-from dragoman.http.upstream_call import HeaderList, UpstreamRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest, name_of
 from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order, Transport
@@ -47,25 +47,23 @@ def path_of(protocol: str) -> str:
 
 
 def request_of(order: Order) -> UpstreamRequest:
-    """Build the request of a call. It is cached, except for the protocol's own headers."""
-    is_recurring = False
+    """Build the request of a call. It is cached, except for headers that differ from call to call."""
+    own = order.headers
     if order.path or order.provider.headers:
         url, headers = _written(order)
-    else:
-        cached = _CACHE.get((id(order.endpoint), order.key, order.stream, not order.body))
-        if cached is None or cached[0] is not order.provider:
-            cached = _cache(order)
-        _, url, headers, names = cached
-        if order.headers:
-            if names.isdisjoint(dict(order.headers)):
-                headers = headers + order.headers
-            else:
-                url, headers = _written(order)
-        else:
-            is_recurring = not order.query and order.method == "POST"
-    if order.query:
-        url = f"{url}?{order.query}"
-    return UpstreamRequest(order.method, url, headers, order.body, is_recurring)
+        return UpstreamRequest(order.method, _with_query(url, order), headers, order.body)
+    recurring = tuple(own) if not own or _RECURRING.issuperset(map(name_of, own)) else None
+    cached = _CACHE.get((id(order.endpoint), order.key, order.stream, not order.body, recurring, order.query))
+    if cached is None or cached[0] is not order.provider:
+        cached = _cache(order, recurring)
+    _, url, headers, names = cached
+    if recurring is None:
+        headers = headers + own if names.isdisjoint(dict(own)) else _written(order)[1]
+    return UpstreamRequest(order.method, url, headers, order.body, recurring is not None and order.method == "POST")
+
+
+def _with_query(url: str, order: Order) -> str:
+    return f"{url}?{order.query}" if order.query else url
 
 
 async def call(order: Order) -> UpstreamRequest:
@@ -80,21 +78,29 @@ def _written(order: Order) -> tuple[str, HeaderList]:
     return url, headers_of(order, credentials)
 
 
-def _cache(order: Order) -> _Cached:
-    """Cache the address and the headers of a call, except for the protocol's own."""
+def _cache(order: Order, recurring: _Recurring) -> _Cached:
+    """Cache the address and the headers of a call, with those of its protocol that recur."""
     url, headers = _written(replace(order, headers=[]))
+    if recurring:
+        disjoint = dict(headers).keys().isdisjoint(dict(recurring))
+        headers = [*headers, *recurring] if disjoint else _written(order)[1]
     if len(_CACHE) >= _CACHE_LIMIT:
         _CACHE.clear()
-    cached = order.provider, url, headers, frozenset(dict(headers))
-    _CACHE[id(order.endpoint), order.key, order.stream, not order.body] = cached
+    cached = order.provider, _with_query(url, order), headers, frozenset(dict(headers))
+    _CACHE[id(order.endpoint), order.key, order.stream, not order.body, recurring, order.query] = cached
     return cached
 
 
 # A provider, and the address, headers and header names of calls to it.
 _Cached: TypeAlias = tuple[Provider, str, HeaderList, frozenset[bytes]]
-# Keyed by the identity of the endpoint (which the provider keeps alive), the key, streaming, and an empty body.
-_CACHE: dict[tuple[int, str | None, bool, bool], _Cached] = {}
+# Headers of the protocol if all of them recur, else None.
+_Recurring: TypeAlias = tuple[tuple[bytes, bytes], ...] | None
+# Keyed by the identity of the endpoint (which the provider keeps alive), the key, streaming, an empty body, the headers
+# of the protocol that recur, and the query.
+_CACHE: dict[tuple[int, str | None, bool, bool, _Recurring, str], _Cached] = {}
 _CACHE_LIMIT = 256
+# Headers of a protocol that are the same in all calls of a client.
+_RECURRING = frozenset({b"anthropic-version", b"anthropic-beta", b"openai-beta"})
 
 
 def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = MappingProxyType({})) -> str:
