@@ -95,6 +95,9 @@ class RequestHead(Struct, eq=False):
     peer: str
     # With which limits it was accepted.
     limits: ServerLimits
+    # Its bytes before and after the digits of the length.
+    before: bytes
+    after: bytes
     decision: HeadDecision | None = None
 
     def __repr__(self) -> str:

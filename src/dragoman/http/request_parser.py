@@ -22,7 +22,7 @@ from dragoman.errors import ClientError
 from dragoman.http.body import HELD, HIGH_WATER, Body, BodySource
 from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.header_lines import EMPTY_LINE, LINE_END, HeaderLines
-from dragoman.http.known_heads import divided
+from dragoman.http.known_heads import digits_in, divided
 from dragoman.http.request import RequestHead, RequestTarget, ResponseOutput, ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
@@ -104,17 +104,22 @@ class RequestParser:
         # Earlier lines of this connection: most recur in its next message.
         self._request_line: RequestLine | None = None
         self._header_of = HeaderLines().__getitem__
+        # The latest head that is known.
+        self._last_head: RequestHead | None = None
 
     def known_message(self, data: bytes) -> ServerRequest | None:
         """The message that a read between two messages begins, if its head is known and nothing follows on it; None if
         the read is to be fed."""
-        found = divided(data)
-        if found is None:
+        head = self._last_head
+        digits = None if head is None else digits_in(head, data)
+        if digits is None:
+            head = self._last_head = self.server.heads.find(self.peer, data)
+            digits = None if head is None else digits_in(head, data)
+        if head is None or digits is None or head.limits is not self.server.limits:
             return None
-        key, length, start = found
-        head = self.server.heads.get((self.peer, key))
+        start, length = digits.stop + len(head.after), int(data[digits])
         size = len(data) - start
-        if head is None or size > length or head.limits is not self.server.limits:
+        if size > length:
             return None
         pieces = ByteBuffer(size, [data[start:]])
         body = Body(self.owner, length, False, size == length, False, size, HIGH_WATER, HELD, pieces)
@@ -376,8 +381,9 @@ class RequestParser:
             dict(reversed(headers)),
             self.peer,
             self.server.limits,
+            *divided(written),
         )
-        self.server.heads.remember(head, written)
+        self.server.heads.remember(head)
         return head
 
     # Checks of a head.
