@@ -163,11 +163,11 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(*settings: str) -> Iterator[PostgresServer]:
-    """A running server."""
+def postgres_server(*settings: str, primary: PostgresServer | None = None) -> Iterator[PostgresServer]:
+    """A running server; with `primary`, a replica of that one."""
     # Below the system's directory itself: the path of a socket has at most 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="pg-"))
-    server = PostgresServer(directory, *settings)
+    server = PostgresServer(directory, *settings, primary=primary)
     try:
         with reporting_state(server.log):
             server.start()

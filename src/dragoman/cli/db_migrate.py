@@ -44,15 +44,13 @@ def _migrate_server(database: PostgresDatabase, role: str | None) -> None:
     from dragoman.store.errors import StoreBusy
     from dragoman.store.migrations.postgres import is_present, migrate
     from dragoman.store.postgres_database import administer
-    from dragoman.store.postgres_privileges import grant_to, may_migrate, role_of
+    from dragoman.store.postgres_privileges import check_owner, grant_to, may_migrate, missing_privileges
 
     with closing(administer(database)) as db:
+        # A role that only serves finds out that there is nothing to do.
+        if may_migrate(db) or missing_privileges(db) or not is_present(db):
+            check_owner(db, database)
         before, _ = db.versions
-        if not is_present(db) and not may_migrate(db):
-            raise DragomanError(
-                f"the role {role_of(db)} may not change the tables of {database}; nothing was changed: "
-                "use the role that owns them, or GRANT CREATE ON DATABASE for new ones"
-            )
         with progress() as show_step:
             show_step(f"migrating {database} …")
             try:

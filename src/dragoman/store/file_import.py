@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from dragoman.database_location import PostgresDatabase
 from dragoman.errors import DragomanError
+from dragoman.store import postgres_privileges
 from dragoman.store.connection import RECORDS, Row, Transaction
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.identity_file import check_owner
@@ -43,6 +44,7 @@ class ImportedFile(Struct, frozen=True, kw_only=True):
 def check_import(path: Path, database: PostgresDatabase) -> None:
     """Refuse a file that cannot be imported, or a database that it cannot be imported into; nothing is changed."""
     with closing(_opened(path)), closing(administer(database)) as db:
+        postgres_privileges.check_owner(db, database)
         if postgres.is_present(db):
             _check_empty(db, database)
 
@@ -53,6 +55,7 @@ def import_file(
     """Copy a file into a database, which gets its tables if it has none; all of it or nothing. Histories are recognised
     by the secret beside the file."""
     with closing(_opened(path)) as file, closing(administer(database)) as db:
+        postgres_privileges.check_owner(db, database)
         postgres.migrate(db)
         sqlite.migrate(file)
         report(f"reading {path} …")

@@ -125,6 +125,9 @@ def _check_version(database: DatabaseLocation, timeout: float) -> None:
 
 
 def _problem(database: DatabaseLocation, error: StoreError) -> StoreError:
+    if not isinstance(database, str):
+        # It has the remedy.
+        return error
     if isinstance(error, StoreBusy):
         return StoreBusy(f"{database} is locked by another process; nothing was changed: try again")
     if isinstance(error, StoreFull):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.database_location import PostgresDatabase
 from dragoman.errors import DragomanError
 from dragoman.store.connection import Transaction
 from dragoman.store.postgres import SCHEMA, PostgresConnection
@@ -37,6 +38,15 @@ def missing_privileges(db: PostgresConnection) -> list[str]:
 def may_migrate(db: PostgresConnection) -> bool:
     """Whether the present role may make the tables, or change the ones that are there."""
     return db.row(_MAY_MIGRATE) == (True,)
+
+
+def check_owner(db: PostgresConnection, database: PostgresDatabase) -> None:
+    """Refuse a role that may not make or change the tables."""
+    if not may_migrate(db):
+        raise DragomanError(
+            f"the role {role_of(db)} may not change the tables of {database}; nothing was changed: "
+            "use the role that owns them, or GRANT CREATE ON DATABASE for new ones"
+        )
 
 
 def role_of(db: PostgresConnection) -> str:

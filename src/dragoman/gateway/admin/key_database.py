@@ -70,7 +70,7 @@ class KeyDatabase:
         except KeyChangeError as error:
             raise refused(error) from None
         except StoreBusy:
-            problem, remedy = "another process holds the file of storage.path", "try again; nothing was changed"
+            problem, remedy = "another process holds the database of the keys", "try again; nothing was changed"
             raise AdminError(503, problem, remedy, headers=[_RETRY]) from None
         except StoreError as error:
             problem = f"the keys cannot be read or changed: {error}"
