@@ -94,7 +94,7 @@ def test_a_terminal_is_drawn_anew_and_left_as_it_was(
     os.close(theirs)
     screen = Transcript(ours)
     try:
-        screen.wait("Nothing went on")
+        screen.wait("No request in the last minute")
         journal.finalize(replace(talk(1, 0), time=now_in_micro()))
         screen.wait("1 turn, 12.7k tokens")
         process.send_signal(number)

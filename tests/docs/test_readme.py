@@ -76,6 +76,7 @@ def test_configurations_are_good(example: Block, tmp_path: Path) -> None:
     # As if every key that they speak of were there.
     named = [name for listing in known.values() for name in listing.env]
     environ = dict.fromkeys(named, "sk-0123456789abcdef")
+    environ |= {"DATABASE_URL": "postgresql:///dragoman", "HOME": str(tmp_path)}
     settings = read_settings(ConfigFile(path=file, origin=FileOrigin.NAMED), environ, known)
     assert isinstance(settings, Settings)
     assert {"openai", "local", "echo"} <= set(settings.providers)

@@ -125,30 +125,25 @@ class _FileSource:
     """The matching records of the database. `status` is not 0 once data was missing."""
 
     def __init__(self, record_file: RecordFile, options: argparse.Namespace) -> None:
+        from dragoman.records.row_follower import RowFollower
+
         self._record_file = record_file
-        self._wanted = self._filter(options)
-        self._shown = Shown(since=self._wanted.since, key=self._wanted.key)
+        wanted = self._filter(options)
+        self._shown = Shown(since=wanted.since, key=wanted.key)
+        self._follower = RowFollower(wanted)
         self.status = 0
 
     def latest(self, most: int) -> ExchangesView:
-        from dragoman.records import exchanges
-
         with open_records(self._record_file, shown=self._shown) as (tables, self.status):
-            number = exchanges.newest(tables)
-            batch = exchanges.latest(tables, self._wanted, most)
-        if not number and not self.status:
+            batch = self._follower.begin(tables, most)
+        if not self._follower.number and not self.status:
             documents.complain(nothing_yet(self._record_file.database))
-        return _views(batch, max([number, *(each.number for each in batch)]))
+        return _views(batch, self._follower.number)
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
-        from dragoman.records import exchanges
-
         with open_records(self._record_file, complain, self._shown) as (tables, _):
-            # The number falls if exchanges were erased.
-            newest = exchanges.newest(tables)
-            batch = exchanges.after(tables, min(number, newest), self._wanted, _AT_ONCE)
-        numbers = [each.number for each in batch]
-        return _views(batch, numbers[-1] if len(batch) == _AT_ONCE else max([newest, *numbers]))
+            batch = self._follower.read(tables, _AT_ONCE)
+        return _views(batch, self._follower.number)
 
     def _filter(self, options: argparse.Namespace) -> RecordFilter:
         from dragoman.records.sessions import find

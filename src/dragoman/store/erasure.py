@@ -78,7 +78,7 @@ class Erasure:
         )
 
     def remove_rows_of_key(self, key: str, after: int, before: int | None = None) -> tuple[int, int | None]:
-        """Remove some rows behind a number, or those of them before a time: how many, and the number to go on from;
+        """Remove some rows behind a number, or only rows before a time: how many, and the number to go on from;
         None if that is all."""
         last = self._db.number("SELECT coalesce(max(number), 0) FROM records")
         if after >= last:
@@ -89,7 +89,7 @@ class Erasure:
         return self._change([(statement, (after, until, key, *given))]), until
 
     def remove_rows_of_session(self, session: int, before: int | None = None) -> int:
-        """Remove some rows, or those of them before a time; give how many, 0 if none is left."""
+        """Remove some rows, or only rows before a time; give how many, 0 if none is left."""
         early, given = _early("time", before)
         some = f"SELECT number FROM records WHERE session = ?{early} LIMIT ?"
         statement = f"DELETE FROM records WHERE number IN ({some})"

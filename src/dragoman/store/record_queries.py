@@ -69,6 +69,15 @@ class RecordQueries:
         """The number of the one that was written down last; 0 if there is none."""
         return self._db.number("SELECT coalesce(max(number), 0) FROM records")
 
+    def last_ids(self, most: int) -> list[tuple[int, str]]:
+        """Number and id of the rows that were written down last, the last one first; of all keys."""
+        return self._db.rows("SELECT number, id FROM records ORDER BY number DESC LIMIT ?", (most,))
+
+    def id_of(self, number: int) -> str:
+        """The id of the row with a number; "" if there is none."""
+        row = self._db.row("SELECT id FROM records WHERE number = ?", (number,))
+        return "" if row is None else str(row[0])
+
     def places(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Session and thread of some rows, as far as they have a session."""
         wanted = sorted(numbers)
