@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 
 import pytest
 
+from tests.gateway.harness import CHAT, Received, Reply, whole
+from tests.gateway.harness import stream as streamed
+from tests.gateway.says import speaking, turn
 from tests.postgres import PostgresServer
-from tests.server.process import Process, Script, Served, provided
+from tests.sdk.providers import stream as stream_of
+from tests.server.process import Gate, Process, Script, Served, provided, read_until
 from tests.server.shared_database import BEARER, RECORDS, add_key, count_of, create, read, respond, served_on, storage
 from tests.waiting import wait_until
 
@@ -73,3 +78,72 @@ def test_tables_of_another_version_are_refused(database: str, change: str, remed
         assert process.wait() != 0
     assert remedy in "".join(process.log.all())
     assert count_of(database, "SELECT version FROM schema_version") == before
+
+
+class _Held:
+    """A provider that begins a stream, and goes on once its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def __call__(self, received: Received) -> Reply:
+        if received.method == "GET":
+            return whole({"error": {"message": "not here"}}, 404)
+        begun = speaking(CHAT)
+        return streamed(begun, self.gate, stream_of(CHAT, turn(CHAT)).removeprefix(begun))
+
+
+# The worker that runs a response looks often whether another machine has cancelled it.
+OFTEN = {"dragoman.gateway.stored_responses.background._BEAT": 0.1}
+BACKGROUND = {"model": "chat/served", "input": "Hello.", "background": True}
+
+
+def test_a_background_response_is_read_and_followed_from_any_machine(database: str) -> None:
+    held = _Held()
+    with served_on(database, script=held, constants=OFTEN) as first, served_on(database) as second:
+        body = {**BACKGROUND, "stream": True}
+        with first.begin_post("/v1/responses", body, authorization=BEARER) as connection:
+            response_id = _id_in(connection)
+            held.gate.reached()
+        wait_until(lambda: read(second, response_id).json().get("status") == "in_progress", "it runs")
+        path = f"/v1/responses/{response_id}?stream=true"
+        with second._send("GET", path, b"", {"authorization": BEARER}) as follower:
+            read_until(follower, b"response.output_text.delta")
+            held.gate.open()
+            read_until(follower, b"event: response.completed")
+        assert read(second, response_id).json() == read(first, response_id).json()
+        assert read(second, response_id).json()["status"] == "completed"
+
+
+def test_a_background_response_is_cancelled_from_any_machine(database: str) -> None:
+    held = _Held()
+    with served_on(database, script=held, constants=OFTEN) as first, served_on(database) as second:
+        response_id = str(first.post("/v1/responses", BACKGROUND, authorization=BEARER).json()["id"])
+        held.gate.reached()
+        cancelled = second.post(f"/v1/responses/{response_id}/cancel", {}, authorization=BEARER)
+        assert cancelled.json()["status"] == "cancelled"
+        # The machine that runs it hangs up.
+        held.gate.deserted()
+        assert read(first, response_id).json()["status"] == "cancelled"
+
+
+def test_a_conversation_is_leased_once_by_all_machines(database: str) -> None:
+    held = _Held()
+    with served_on(database, script=held) as first, served_on(database) as second:
+        conversation = first.post("/v1/conversations", {}, authorization=BEARER).json()["id"]
+        body = {"model": "chat/served", "input": "Hello.", "stream": True, "conversation": conversation}
+        with first.begin_post("/v1/responses", body, authorization=BEARER) as connection:
+            held.gate.reached()
+            refused = respond(second, "Hello.", conversation=conversation)
+            assert (refused.status, "conversation_locked" in refused.body.decode()) == (409, True)
+            held.gate.open()
+            read_until(connection, b"event: response.completed")
+        wait_until(lambda: respond(second, "And?", conversation=conversation).status == 200, "the lease is released")
+
+
+def _id_in(connection: socket.socket) -> str:
+    """The id of the response that a stream begins with."""
+    data = read_until(connection, b'"id":"resp_')
+    while b'"' not in data.split(b'"id":"resp_')[1]:
+        data += connection.recv(65536)
+    return "resp_" + data.split(b'"id":"resp_')[1].split(b'"')[0].decode()

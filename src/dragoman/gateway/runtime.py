@@ -89,7 +89,9 @@ class Runtime:
         self.state = state or StoredState(settings.storage, log)
         # The usage recorder, once it is started.
         self.usage_recorder: UsageRecorder = (
-            former.usage_recorder if former is not None else UsageRecorder(settings.storage, log, now=self.state.now)
+            former.usage_recorder
+            if former is not None
+            else UsageRecorder(settings.storage, log, server=self.state.server)
         )
         if settings.storage.database is not None:
             self.usage_recorder.configuration = content_digest(settings.file)

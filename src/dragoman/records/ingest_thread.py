@@ -83,6 +83,7 @@ class IngestThread:
         log: Callable[[str, str], None],
         on_ingested: OnIngested | None = None,
         every: float = EVERY,
+        is_away: Callable[[], bool] = lambda: False,
         clock: Callable[[], int] = time.time_ns,
         machine: Machine | None = None,
     ) -> None:
@@ -100,6 +101,7 @@ class IngestThread:
         self._log = log
         self._on_ingested = on_ingested
         self._every = every
+        self._is_away = is_away
         self._clock = clock
         self._tables: RecordTables | None = None
         self._ingester: Ingester | None = None
@@ -378,7 +380,7 @@ class IngestThread:
         if message != self.problem:
             self.problem = message
             # The heartbeat logs that the server is away, once for all that the database has.
-            if not isinstance(error, StoreAway):
+            if not (isinstance(error, StoreAway) or self._is_away()):
                 self._is_logged = True
                 self._log("warn", f"cannot ingest journals in {self._directory}: {message}")
         longest = _MAX_INTERVAL if self._machine is None else _MAX_SHARED_INTERVAL

@@ -96,11 +96,13 @@ class Store:
         response_size: Callable[[], int] | None = None,
         on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
+        is_repeatable: bool = False,
     ) -> asyncio.Future[T]:
         """Write something. Without `timeout` a busy store is waited for while any process commits, and `busy_timeout`
         (`BUSY_TIMEOUT`) longer. `response_size` gives the size of a stored response, whose success shows that others
         can be stored. `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`,
-        a failure says nothing about the store. For `expedite` see `expedite_now`."""
+        a failure says nothing about the store. Work that `is_repeatable` is done again after a commit whose result is
+        not known. For `expedite` see `expedite_now`."""
         loop = asyncio.get_running_loop()
         if busy_timeout is None:
             busy_timeout = BUSY_TIMEOUT
@@ -119,6 +121,7 @@ class Store:
             on_abandoned=on_abandoned,
             expedite=expedite,
             counts=counts,
+            is_repeatable=is_repeatable,
         )
         return self._submit(unit)
 

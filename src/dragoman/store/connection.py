@@ -47,6 +47,10 @@ class Connection(Protocol):
     def many(self, statement: str, rows: Iterable[Values], /) -> None:
         """Run a statement once for each of these values."""
 
+    def queue(self, statement: str, rows: Iterable[Values], /) -> None:
+        """Run a statement once for each of these values, at once or together with the next statement of the
+        transaction, which then fails if this one does."""
+
     def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
         """Add many rows, in their order, the fastest way that the engine has."""
 

@@ -116,22 +116,35 @@ class Conversations:
         )
         return None if row is None else Item(*row)
 
-    def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
-        """Add items at the end; False if the conversation was deleted. A `holder` gets `LeaseLost` if another one took
+    def append(
+        self,
+        owner: bytes,
+        conversation_id: str,
+        items: Sequence[Item],
+        holder: str | None = None,
+        *,
+        is_repeated: bool = False,
+    ) -> bool:
+        """Add items at the end; False if the conversation was deleted. If the addition `is_repeated`, a holder that has
+        released its lease has added its items. A `holder` gets `LeaseLost` if another one took
         the lease since; without one, a held lease raises `Leased`: the running response does not know the items."""
         with Transaction(self._db):
             row = self._db.row(
-                "SELECT busy, busy_until FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)
+                "SELECT busy, busy_until,"
+                " (SELECT coalesce(max(position), -1) FROM items WHERE holder = conversations.id)"
+                " FROM conversations WHERE id = ? AND owner = ?",
+                (conversation_id, owner),
             )
             if row is None:
                 return False
-            if holder is not None and row[0] != holder:
+            if is_repeated and row[:2] == (holder, 0):
+                return True
+            if holder is not None and (row[0] != holder or row[1] == 0):
                 raise LeaseLost("another response was given in the conversation meanwhile")
             if holder is None and row[0] and row[1] > int(self._lease_time()):
                 raise Leased("a response is being given in the conversation")
-            self._db.change("UPDATE conversations SET expires = ? WHERE id = ?", (self._expiry(), conversation_id))
-            last = self._db.number("SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,))
-            add_items(self._db, owner, conversation_id, INPUT_SIDE, items, start=last + 1)
+            self._db.queue("UPDATE conversations SET expires = ? WHERE id = ?", [(self._expiry(), conversation_id)])
+            add_items(self._db, owner, conversation_id, INPUT_SIDE, items, start=row[2] + 1)
             return True
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
@@ -157,7 +170,7 @@ class Conversations:
         with Transaction(self._db):
             for conversation_id, holder in leases:
                 renewed = self._db.change(
-                    "UPDATE conversations SET busy_until = ? WHERE id = ? AND busy = ?",
+                    "UPDATE conversations SET busy_until = ? WHERE id = ? AND busy = ? AND busy_until > 0",
                     (until, conversation_id, holder),
                 )
                 if not renewed:
@@ -165,11 +178,10 @@ class Conversations:
         return lost
 
     def release(self, conversation_id: str, holder: str) -> None:
-        """Let others have their turn."""
+        """Let others have their turn. The holder stays recorded, so that what it did is not done again."""
         with Transaction(self._db):
-            self._db.change(
-                "UPDATE conversations SET busy = '', busy_until = 0 WHERE id = ? AND busy = ?",
-                (conversation_id, holder),
+            self._db.queue(
+                "UPDATE conversations SET busy_until = 0 WHERE id = ? AND busy = ?", [(conversation_id, holder)]
             )
 
     def delete(self, owner: bytes, conversation_id: str) -> bool:

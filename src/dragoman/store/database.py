@@ -63,6 +63,8 @@ class Tables:
         self._clock = clock
         # By which leases of others end; another one where they may have been unable to renew them.
         self.lease_time = lease_clock or clock
+        # Whether the work at hand may have been done before, by a commit whose result is not known.
+        self.is_repeated = False
         self._retention_seconds = int(days * 86400)
         # The first time to look is at once.
         self._swept = -_SWEEP_EVERY

@@ -200,6 +200,8 @@ class PostgresConnection:
         self._is_closed = False
         self._connected_at = 0.0
         self._cursors = count(1)
+        # Statements that are sent with the next one, each with its values.
+        self._queued: list[tuple[bytes, list[Values]]] = []
         # Statements that add rows, which have the types of the columns.
         self._statements: dict[AppendTable, str] = {}
 
@@ -211,10 +213,16 @@ class PostgresConnection:
         )
 
     def change(self, statement: str, values: Values = (), /) -> int:
-        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).rowcount)
+        return self._execute(statement, values).rowcount
 
     def many(self, statement: str, rows: Iterable[Values], /) -> None:
         self._within(lambda driver: _cursor(driver).executemany(numbered(statement), rows))
+
+    def queue(self, statement: str, rows: Iterable[Values], /) -> None:
+        if self._has_begun:
+            self._queued.append((numbered(statement), list(rows)))
+        else:
+            self.many(statement, rows)
 
     def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
         # Not by COPY: the server never takes back what a client that stops in the middle of one has locked.
@@ -266,12 +274,12 @@ class PostgresConnection:
         return statement
 
     def row(self, statement: str, values: Values = (), /) -> Row | None:
-        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values).fetchone())
+        return self._execute(statement, values).fetchone()
 
     def rows(self, statement: str, values: Values = (), /) -> list[Any]:
         if self.must_end is not None and self.must_end():
             raise StoreInterrupted("interrupted")
-        return self._within(lambda driver: _rows_of(_cursor(driver).execute(numbered(statement), values)))
+        return _rows_of(self._execute(statement, values))
 
     def number(self, statement: str, values: Values = (), /) -> int:
         return int(self.rows(statement, values)[0][0])
@@ -350,6 +358,7 @@ class PostgresConnection:
         raise unknown
 
     def rollback(self) -> None:
+        self._queued.clear()
         try:
             if self.in_transaction:
                 # The server takes back what a lost connection has begun.
@@ -359,13 +368,20 @@ class PostgresConnection:
             self._has_begun = False
 
     def savepoint(self, name: str) -> None:
-        self._control(f'SAVEPOINT "{name}"')
+        self._queued.append((_savepoint(name), [()]))
 
     def release(self, name: str) -> None:
-        self._control(f'RELEASE SAVEPOINT "{name}"')
+        self._queued.append((b'RELEASE SAVEPOINT "%b"' % name.encode(), [()]))
 
     def rollback_to(self, name: str) -> None:
-        self._control(f'ROLLBACK TO SAVEPOINT "{name}"')
+        begin = (_savepoint(name), [()])
+        if begin in self._queued:
+            # Nothing of it was sent.
+            last = max(place for place, each in enumerate(self._queued) if each == begin)
+            del self._queued[last + 1 :]
+        else:
+            self._queued.clear()
+            self._control(f'ROLLBACK TO SAVEPOINT "{name}"')
 
     def commits(self) -> int:
         # Writers do not wait for each other, so no commit of another one ends a wait.
@@ -455,6 +471,10 @@ class PostgresConnection:
         self._let_go()
         self._watcher.close()
 
+    def _execute(self, statement: str, values: Values) -> psycopg.RawCursor[Row]:
+        """The cursor of a statement that has run."""
+        return self._within(lambda driver: _cursor(driver).execute(numbered(statement), values))
+
     def _within(self, work: Callable[[psycopg.Connection[Row]], T]) -> T:
         """Do something in the open transaction, or in one of its own."""
         if self._has_begun:
@@ -475,9 +495,10 @@ class PostgresConnection:
         it holds the password."""
         try:
             driver = self._driver or self._connected()
+            queued, self._queued = self._queued, []
             self._watcher.begin(self.timeout)
             try:
-                return work(driver)
+                return _together(driver, queued, work) if queued else work(driver)
             finally:
                 self._watcher.end()
         except psycopg.Error as error:
@@ -589,6 +610,22 @@ def _kinds_of(table: str) -> tuple[str, Values]:
         " WHERE a.attrelid = CAST(? AS regclass) AND a.attnum > 0",
         (table,),
     )
+
+
+def _together(
+    driver: psycopg.Connection[Row],
+    queued: Sequence[tuple[bytes, list[Values]]],
+    work: Callable[[psycopg.Connection[Row]], T],
+) -> T:
+    """Run queued statements and another one in one round trip; the first that fails ends the others."""
+    with driver.pipeline():
+        for statement, rows in queued:
+            _cursor(driver).executemany(statement, rows)
+        return work(driver)
+
+
+def _savepoint(name: str) -> bytes:
+    return b'SAVEPOINT "%b"' % name.encode()
 
 
 def _cursor(driver: psycopg.Connection[Row]) -> psycopg.RawCursor[Row]:

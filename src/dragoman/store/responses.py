@@ -82,29 +82,34 @@ class Responses:
         response: StoredResponse,
         input_items: Sequence[Item] = (),
         output_items: Sequence[Item] = (),
+        *,
+        is_repeated: bool = False,
     ) -> bool:
-        """Store a response with its items, and prolong its chain. False if its ID is taken: then it has no owner."""
+        """Store a response with its items, and prolong its chain. False if its ID is taken: then it has no owner. If
+        the addition `is_repeated`, the same response of the same owner is the one that it has added before."""
         expires = self._expiry()
         with Transaction(self._db):
-            taken = self._db.change("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id))
-            if taken:
-                return False
-            root = self._root(response)
-            self._db.change(
+            stored_owner, root = self._db.rows(
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " VALUES (?, ?, ?, ?, coalesce((SELECT root FROM responses WHERE id = ?), ?), ?, ?, ?, ?)"
+                " ON CONFLICT (id) DO UPDATE SET owner = CASE WHEN ? = 1 AND responses.owner = excluded.owner"
+                " AND responses.body = excluded.body THEN excluded.owner ELSE ? END RETURNING owner, root",
                 (
-                    *(response.id, owner, expires, response.previous, root),
+                    *(response.id, owner, expires, response.previous, response.previous, response.id),
                     *(response.status, response.background, response.provider, response.body),
+                    *(is_repeated, _NO_OWNER),
                 ),
-            )
+            )[0]
+            if stored_owner != owner:
+                return False
             if response.alive:
                 self._promise(response.id, response.alive)
             add_items(self._db, owner, response.id, INPUT_SIDE, input_items)
             add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
             if root != response.id:
-                self._db.change(
-                    "UPDATE responses SET expires = ? WHERE root = ? AND expires < ?", (expires + _SPARE, root, expires)
+                self._db.queue(
+                    "UPDATE responses SET expires = ? WHERE root = ? AND expires < ?",
+                    [(expires + _SPARE, root, expires)],
                 )
             return True
 
@@ -123,12 +128,6 @@ class Responses:
             if changed:
                 add_items(self._db, owner, response_id, OUTPUT_SIDE, [Item(item, b"") for item in items])
 
-    def _root(self, response: StoredResponse) -> str:
-        if response.previous is None:
-            return response.id
-        row = self._db.row("SELECT root FROM responses WHERE id = ?", (response.previous,))
-        return row[0] if row is not None else response.id
-
     def finish(self, owner: bytes, response: StoredResponse, output_items: Sequence[Item]) -> bool:
         """Write the end of a response that runs; False if it has ended otherwise, for example by cancellation."""
         with Transaction(self._db):
@@ -139,7 +138,7 @@ class Responses:
             )
             if not changed:
                 return False
-            self._db.change("DELETE FROM promises WHERE holder = ?", (response.id,))
+            self._db.queue("DELETE FROM promises WHERE holder = ?", [(response.id,)])
             add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
             return True
 
@@ -159,10 +158,10 @@ class Responses:
             return True
 
     def _promise(self, response_id: str, until: int) -> None:
-        self._db.change(
+        self._db.queue(
             "INSERT INTO promises (holder, until) VALUES (?, ?)"
             " ON CONFLICT (holder) DO UPDATE SET until = excluded.until",
-            (response_id, until),
+            [(response_id, until)],
         )
 
     def weight(self, owner: bytes, response_id: str) -> tuple[int, int]:
@@ -282,7 +281,7 @@ def add_items(db: Connection, owner: bytes, holder: str, side: int, items: Seque
     """Put items behind one another."""
     if not items:
         return
-    db.many(
+    db.queue(
         "INSERT INTO items (holder, side, position, id, owner, body) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (holder, side, position)"
         " DO UPDATE SET id = excluded.id, owner = excluded.owner, body = excluded.body",
@@ -308,11 +307,11 @@ class Events:
     def add(self, response_id: str, number: int, data: bytes) -> None:
         """Keep the next piece, whole frames; of a response that has ended, or is forgotten, there is none."""
         with Transaction(self._db):
-            self._db.change(
+            self._db.queue(
                 "INSERT INTO events (holder, number, data, owner)"
                 " SELECT id, ?, ?, owner FROM responses WHERE id = ? AND status IN (?, ?)"
                 " ON CONFLICT (holder, number) DO UPDATE SET data = excluded.data",
-                (number, data, response_id, *RUNNING),
+                [(number, data, response_id, *RUNNING)],
             )
 
     def streamed(self, response_id: str) -> bool:

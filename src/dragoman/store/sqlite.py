@@ -60,6 +60,9 @@ class SQLiteConnection(sqlite3.Connection):
         except sqlite3.Error as error:
             raise store_error(error) from None
 
+    def queue(self, statement: str, rows: Iterable[Values], /) -> None:
+        self.many(statement, rows)
+
     def append(self, table: AppendTable, rows: Sequence[AppendRow], /) -> None:
         # Shared values are bound once for a run of rows.
         at, count = 0, len(rows)

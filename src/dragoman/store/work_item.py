@@ -45,6 +45,8 @@ class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
     expedite: Expedite | None = None
     # Whether the store has failed if this does.
     counts: bool = False
+    # Whether it may be done once more after a commit whose result is not known: it finds out what it has done.
+    is_repeatable: bool = False
     # Of a post that is bounded in bytes.
     size: int = 0
     # The thread has done with it.

@@ -9,6 +9,7 @@
     fails               nothing of that transaction is kept: each unit    fails
                         again alone, once
     has a conflict      done again, three times at most                   done again, likewise
+    does not confirm    done again at once, if the unit allows that       –
     is away             fails without a try until a heartbeat returns     likewise
     a unit raises       is undone alone, the others stand                 raised
 
@@ -36,6 +37,8 @@ _MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05
 _AT_ONCE = 256
 # How often a work item is done that conflicts with other transactions.
 _MAX_RUNS = 4
+# Seconds within which a commit was not confirmed because its connection was lost, not because its server is stopped.
+_SOON = 0.5
 # Seconds for which results of reads wait to be delivered with later ones.
 _TOGETHER = 0.001
 
@@ -289,14 +292,20 @@ class StoreThread:
     def _try_to_commit(self, units: list[WorkItem[object]]) -> StoreError | None:
         """Run items in one transaction and deliver; if nothing was committed, give the reason."""
         failure: StoreError | None = None
-        for _ in range(_MAX_RUNS):
-            try:
-                deliver(self._commit(units))
-                return None
-            except StoreError as error:
-                failure = store_error(error)
-            if not isinstance(failure, StoreConflict):
-                break
+        began = self._clock()
+        try:
+            for _ in range(_MAX_RUNS):
+                try:
+                    deliver(self._commit(units))
+                    return None
+                except StoreError as error:
+                    failure = store_error(error)
+                if isinstance(failure, StoreUnknown) and units[0].is_repeatable and self._clock() - began < _SOON:
+                    self._tables.is_repeated = True
+                elif not isinstance(failure, StoreConflict):
+                    break
+        finally:
+            self._tables.is_repeated = False
         self._note(failure)
         return failure
 

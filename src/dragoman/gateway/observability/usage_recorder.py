@@ -18,6 +18,7 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.routing.target import Target
+from dragoman.store.server_state import ServerState
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -60,15 +61,14 @@ class UsageRecorder:
         storage: Storage,
         log: Log,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
+        server: ServerState | None = None,
     ) -> None:
         self._storage = storage
         # How much of a client's address is recorded.
         self.addresses = storage.client_addresses
         self._log = log
         self._clock = clock
-        # The time by which records expire, in seconds since 1970.
-        self._now = now
+        self._server = server
         # The digest of the present configuration, for other machines.
         self.configuration = ""
         # Removes what requests left in memory.
@@ -119,10 +119,15 @@ class UsageRecorder:
             tend=self._have_tended,
             log=self._log_from_thread,
             on_ingested=on_ingested,
-            clock=lambda: int(self._now() * _SECOND),
+            clock=self._time,
+            is_away=lambda: self._server is not None and self._server.is_away,
             machine=machine,
         )
         self._ingest_thread.start()
+
+    def _time(self) -> int:
+        """The time by which records expire, in nanoseconds since 1970."""
+        return time.time_ns() if self._server is None else int(self._server.now() * _SECOND)
 
     def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
         """Set the callback for ingested records, or None."""

@@ -354,7 +354,11 @@ class ExchangeStorage:
             return
         try:
             alone = await store.write(
-                unit, owner=writer.owner, expedite=self._expedite, response_size=writer.measure(taken)
+                unit,
+                owner=writer.owner,
+                expedite=self._expedite,
+                response_size=writer.measure(taken),
+                is_repeatable=True,
             )
         except (StoreError, LeaseLost) as error:
             raise self._not_stored(error) from None
@@ -376,7 +380,13 @@ class ExchangeStorage:
             writer.mark_written(taken)
             return None
         finalized: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writing = store.write(unit, owner=writer.owner, expedite=self._expedite, response_size=writer.measure(taken))
+        writing = store.write(
+            unit,
+            owner=writer.owner,
+            expedite=self._expedite,
+            response_size=writer.measure(taken),
+            is_repeatable=True,
+        )
         writing.add_done_callback(partial(self._on_written, writer, taken, finalized))
         return finalized
 

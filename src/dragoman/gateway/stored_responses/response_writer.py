@@ -228,7 +228,13 @@ def _write(task: Task, response_id: str, taken: Taken, tables: Tables) -> bool:
     resolved, owner, items = task.resolved, task.owner, taken.output_items
     if resolved is not None and resolved.conversation is not None:
         if is_part_of_conversation(taken.response):
-            tables.conversations.append(owner, resolved.conversation, [*resolved.new_items, *items], task.holder)
+            tables.conversations.append(
+                owner,
+                resolved.conversation,
+                [*resolved.new_items, *items],
+                task.holder,
+                is_repeated=tables.is_repeated,
+            )
         # A client that gets the end may continue at once, in any process.
         tables.conversations.release(resolved.conversation, task.holder)
     if not response_id or (resolved is not None and not resolved.is_stored):
@@ -238,7 +244,7 @@ def _write(task: Task, response_id: str, taken: Taken, tables: Tables) -> bool:
         return _record_owner(task, response_id, tables) if task.conversation else True
     status, previous = status_of(taken.response), resolved.previous
     stored = StoredResponse(response_id, status, previous, False, task.provider, 0, taken.body)
-    return tables.responses.add(owner, stored, resolved.context, items)
+    return tables.responses.add(owner, stored, resolved.context, items, is_repeated=tables.is_repeated)
 
 
 _ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search
