@@ -174,6 +174,7 @@ def test_a_start_without_the_database_serves_keys_of_the_file(server: PostgresSe
     with served_on(address) as gateway:
         known = f"Bearer {add_key(gateway, 'known')}"
         assert gateway.stop() == 0
+        server.execute("DELETE FROM dragoman.key_names")
         server.stop()
         with served_on(address, arguments=("--host", host)) as later:
             assert plain(later).status == 200
@@ -182,6 +183,8 @@ def test_a_start_without_the_database_serves_keys_of_the_file(server: PostgresSe
             server.start()
             wait_until(lambda: plain(later, known).status == 200, "the key of the database is known")
             wait_until(lambda: respond(later, "Hello.").status == 200, "responses are stored")
+            names = "SELECT count(*) FROM key_names WHERE name = 'operator'"
+            wait_until(lambda: count_of(address, names) == 1, "the name of the configured key is bound")
 
 
 def test_every_fault_is_reported_without_user_and_password(server: PostgresServer) -> None:

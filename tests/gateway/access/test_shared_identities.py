@@ -7,8 +7,9 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from dragoman.config.settings import Storage
 from dragoman.database_location import PostgresDatabase
-from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnreadableKey
+from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnreadableKey, identity_table
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.identity import Identity
@@ -142,3 +143,19 @@ def test_another_database_under_the_same_name_is_not_used(shared: Shared, postgr
     assert machine.outcome(text) == "ann"
     assert "another one" in machine.table.problem
     assert machine.outcome(new_key()) == "503"
+
+
+def test_a_gateway_without_keys_of_the_database_has_its_heartbeat_all_the_same(shared: Shared) -> None:
+    text, state = shared.create("ann"), ServerState()
+    storage = Storage(database=shared.database)
+    table = identity_table(storage, None, None, reads_database=False, server=state)
+    table.configure([])
+    table.load()
+    assert not isinstance(table.look_up(text.encode()), KnownKey)
+    assert (state.is_away, bool(state.epoch), table.problem) == (False, True, "")
+    with shared.away():
+        table.load()
+        assert state.is_away
+    table.load()
+    assert not state.is_away
+    table.stop()
