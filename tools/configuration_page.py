@@ -165,6 +165,11 @@ header_count = 128
 path = "/var/lib/dragoman/state.db"
 response_days = 7
 """,
+    "contents": """[storage.contents]
+record = "on"
+days = 7
+redact = ["ACME-[0-9]{8}"]
+""",
     "telemetry": """[telemetry]
 endpoint = "https://collector.example.org"
 headers = { authorization = "$COLLECTOR_AUTHORIZATION" }
@@ -185,6 +190,7 @@ SECTIONS = (
     Section("[routing]", settings.Routing, file_schema.ROUTING, EXAMPLES["routing"]),
     Section("[limits]", settings.Limits, file_schema.LIMITS, EXAMPLES["limits"]),
     Section("[storage]", settings.Storage, file_schema.STORAGE, EXAMPLES["storage"]),
+    Section("[storage.contents]", settings.Contents, file_schema.CONTENTS, EXAMPLES["contents"]),
     Section("[telemetry]", settings.Telemetry, file_schema.TELEMETRY, EXAMPLES["telemetry"]),
 )
 

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 
-from dragoman.contents.archive import BodySide, ExchangeContents, StoredBody
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 
 _TEXT = (
     "the file reads value error test returns list of names where each line has parser token result when cache "

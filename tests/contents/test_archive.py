@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.contents.archive import Archive, BodySide, ExchangeContents, StoredBody, open_archive
+from dragoman.contents.archive import Archive, open_archive
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 from dragoman.contents.redaction import ContentsRedactor
 from dragoman.database_location import DatabaseLocation, PostgresDatabase
 from dragoman.errors import ConfigError

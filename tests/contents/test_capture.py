@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.contents.archive import BodySide, StoredBody
 from dragoman.contents.capture import QUEUE_FULL, Capture, CaptureBudget
+from dragoman.contents.exchange_contents import BodySide, StoredBody
 
 
 def test_bodies_are_joined_from_their_chunks() -> None:

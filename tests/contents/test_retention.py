@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.contents.archive import Archive, BodySide, ExchangeContents, StoredBody, open_archive
+from dragoman.contents.archive import Archive, open_archive
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 from dragoman.contents.redaction import ContentsRedactor
 from dragoman.contents.retention import RetentionLimits, erase, retain
 from dragoman.store.sqlite import connect_to_read

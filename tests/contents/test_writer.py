@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.contents.archive import Archive, BodySide, open_archive
+from dragoman.contents.archive import Archive, open_archive
 from dragoman.contents.capture import QUEUE_FULL, Capture, CaptureBudget
+from dragoman.contents.exchange_contents import BodySide
 from dragoman.contents.redaction import ContentsRedactor
 from dragoman.contents.retention import RetentionLimits
 from dragoman.contents.writer import ContentsWriter

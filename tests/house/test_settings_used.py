@@ -26,6 +26,7 @@ CALLED = {
     "[routing]": ("routing",),
     "[limits]": ("limits",),
     "[storage]": ("storage",),
+    "[storage.contents]": ("contents",),
     "[telemetry]": ("telemetry",),
 }
 # What the reading itself uses up: it goes into other members.
@@ -37,6 +38,7 @@ USED_UP = {
     "[[models.NAME.rules]]": {"targets"},
     '[prices."PROVIDER/MODEL"]': {"context_window", "per_request", "per_search"},
     "[keys.NAME]": {"key", "hash"},
+    "[storage.contents]": {"record"},
     "[storage]": {"machine", "journal_keep", "allow_unverified_database"},
 }
 TABLES = {**{section.heading: section.kinds for section in SECTIONS}, "when": file_schema.WHEN}

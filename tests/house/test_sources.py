@@ -25,6 +25,7 @@ PLAIN = {
     "protocols/openai_chat/shapes.py",
     "protocols/openai_responses/shapes.py",
     "http/upstream_call.py",
+    "contents/exchange_contents.py",
     "providers/provider.py",
     "routing/candidate.py",
     "model/request_features.py",

@@ -43,6 +43,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the extent, ask for confirmation, and delete."""
+    from dragoman.contents.retention import erase
     from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.records.forget import find, forget, owners_of
     from dragoman.records.journal_ingest import ingest_all
@@ -65,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         owners = owners_of(tables.connection, key, settings.keys) if session is None and key is not None else ()
         scope = find(Erasure(tables.connection), key, session, owners)
+        exchanges = Erasure(tables.connection).exchange_ids_of(scope.session) if scope.session else []
     amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
@@ -79,15 +81,22 @@ def run(options: argparse.Namespace) -> int:
     if not documents.agreed("Remove it?", options.yes, unasked, "nothing was deleted"):
         return REFUSED
     with progress() as show_step:
+        # First: afterwards nothing tells which exchanges the session had. Workers drop what they have not stored yet
+        # when their journals change.
+        contents = erase(record_file.database, exchanges, key=scope.key)
         done = forget(record_file.database, scope, clock=now_in_micro, report_progress=show_step)
+        late = erase(record_file.database, exchanges, key=scope.key)
     stored = f", and of stored data {_stored(done.stored)}" if owners else ""
     _print(
         f"{counted(done.rows, 'row')} deleted{stored}; {record_file.database} has only totals of {scope.description}."
     )
-    for left in done.remaining:
+    if erased := contents.exchanges + late.exchanges:
+        _print(f"Contents of {counted(erased, 'request')} deleted.")
+    remaining = (*done.remaining, *late.remaining)
+    for left in remaining:
         documents.complain(f"not reached: {left}")
     _print(f"{_ELSEWHERE}." if owners else f"{_ELSEWHERE}, and {_STORED_STAYS}.")
-    return REFUSED if done.remaining else 0
+    return REFUSED if remaining else 0
 
 
 def _stored(stored: StoredCount) -> str:

@@ -30,6 +30,7 @@ from dragoman.cli.record_file import (
     now_in_micro,
     once,
     open_records,
+    write_json,
     write_view,
 )
 from dragoman.cli.terminal import screen_of
@@ -66,6 +67,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--thread", metavar="NUMBER", type=int, help="only this thread, as in `dragoman session`")
     parser.add_argument("--errors", action="store_true", help="only rejected, failed or crashed requests")
     add_all_losses(parser, "lines and the page of one")
+    parser.add_argument("--contents", action="store_true", help="the stored bodies of the request with this ID")
     parser.add_argument("--ids", action="store_true", help="always with the ID of each request")
     parser.add_argument(
         "-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"number of requests (default: {_USUAL})"
@@ -81,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     if options.id is not None and options.follow:
         raise UsageError("-f follows all requests; leave out the ID")
     gateway = records_of_gateway(options)
+    if options.contents and (options.id is None or gateway is not None):
+        raise UsageError("--contents needs the ID of a request, and the database of this machine")
     record_file = find_record_file(options) if gateway is None else clock_here()
     if options.id is not None:
         return _show(record_file, gateway, options)
@@ -96,6 +100,8 @@ def _show(record_file: RecordFile, gateway: GatewayRecords | None, options: argp
 
     if gateway is None:
         view, status = _find(record_file, name_of(options.id) or "")
+        if options.contents:
+            return _show_contents(options, view.id)
     else:
         view = gateway.get(f"/exchanges/{quoted_name(options.id)}", ExchangeView)
         status = gateway.status
@@ -106,6 +112,18 @@ def _show(record_file: RecordFile, gateway: GatewayRecords | None, options: argp
         lines = as_page(exchange_of(view), record_file, screen, all_losses=options.all_losses)
         documents.write_text("\n".join(lines), screen)
     return status
+
+
+def _show_contents(options: argparse.Namespace, exchange: str) -> int:
+    from dragoman.cli.contents_page import contents_document, contents_page, read_contents_of
+    from dragoman.cli.trust import configured
+
+    contents = read_contents_of(configured(options.config), exchange)
+    if options.json:
+        write_json(contents_document(contents))
+    else:
+        documents.write_text("\n".join(contents_page(contents)))
+    return 0
 
 
 def _find(record_file: RecordFile, text: str) -> tuple[ExchangeView, int]:

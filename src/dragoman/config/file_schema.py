@@ -437,6 +437,18 @@ STORAGE: dict[str, ValueType[object]] = {
     "time_zone": ValueType(type_name="time zone name", example='"Europe/Berlin"', read=values.read_time_zone),
 }
 
+CONTENTS: dict[str, ValueType[object]] = {
+    "record": _choice("off", "on"),
+    "days": _count(30, 3650),
+    "size": _size('"5 GB"'),
+    "redact": ValueType(
+        type_name="regular expression, or an array of them",
+        example='["ACME-[0-9]{8}"]',
+        read=values.each_of(values.read_string),
+    ),
+    "key": ValueType(type_name="string of at least 16 characters", example='"$CONTENTS_KEY"', read=values.read_string),
+}
+
 TELEMETRY: dict[str, ValueType[object]] = {
     "endpoint": ValueType(type_name="address", example='"http://127.0.0.1:4318"', read=_collector),
     "headers": ValueType(

@@ -20,7 +20,7 @@ from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
 from dragoman.config.settings import Limits, Missing, Routing, Server, Settings, Timeouts
-from dragoman.config.storage import read_storage
+from dragoman.config.storage import read_contents, read_storage
 from dragoman.config.tables import ConfigTable, Problems, S
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
@@ -56,6 +56,7 @@ def read_settings(
     routing = _section(root, "routing", Routing, file_schema.ROUTING)
     limits = _section(root, "limits", Limits, file_schema.LIMITS)
     storage = read_storage(root.table("storage"), environ, lambda path: _store_path(path, file, environ))
+    contents = read_contents(root.table("storage").table("contents"), environ)
     telemetry = read_telemetry(root.table("telemetry"), environ)
     section = root.table("providers")
     tables = section.tables()
@@ -101,6 +102,7 @@ def read_settings(
         routing=routing,
         limits=limits,
         storage=storage,
+        contents=contents,
         telemetry=telemetry.telemetry,
     )
     warnings = (*read.warnings, *map(str, missing), *_warnings(settings, tables, keys.short), *_exposed(file, root))
@@ -214,6 +216,8 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
         yield "telemetry exports request records, and there are none: [storage] has record_requests = false or no file"
     if storage.record_requests and storage.path == MEMORY:
         yield "storage.path names no file, so no request is recorded (if that is meant, write record_requests = false)"
+    if settings.contents.record == "on" and not storage.is_persistent:
+        yield "storage.path names no file, so no contents are stored (storage.contents.record)"
     if storage.store_responses and settings.server.workers > 1 and not storage.is_persistent:
         yield "storage.path names no file, so each worker stores only its own responses"
 
@@ -238,7 +242,10 @@ def _holds_secrets(root: ConfigTable) -> bool:
     for table in root.table("providers").tables().values():
         if _literal(table.values.get("api_key")) or _has_secret_header(table):
             return True
-    return _literal(root.table("storage").values.get("database")) or _has_secret_header(root.table("telemetry"))
+    storage = root.table("storage")
+    if _literal(storage.table("contents").values.get("key")):
+        return True
+    return _literal(storage.values.get("database")) or _has_secret_header(root.table("telemetry"))
 
 
 def _has_secret_header(table: ConfigTable) -> bool:

@@ -228,6 +228,29 @@ class Storage(Struct, frozen=True, kw_only=True):
         return is_persistent(self.location)
 
 
+class Contents(Struct, frozen=True, kw_only=True):
+    """Bodies of requests and responses: what the client sent, what each provider was sent and returned, and what the
+    client got. They are stored in `contents.db` beside `storage.path`, or in a schema of their own in
+    `storage.database`, without credentials. `dragoman logs ID --contents` shows those of a request."""
+
+    # Store the contents of conversations. A client keeps its own out with the header `x-dragoman-record: off`.
+    record: str = "off"
+    # Days until contents are deleted.
+    days: int = 30
+    # Limit for all contents. The oldest are deleted first.
+    size: int = 5 * 10**9
+    # Patterns of text that is not stored, in addition to credentials of known forms: regular expressions of at most 500
+    # ASCII characters. A pattern that could take too long is refused.
+    redact: tuple[str, ...] = ()
+    # The key that contents are encrypted with. `$NAME` reads an environment variable. It needs the extra `contents`.
+    # Stored contents can be read only with the key that they were stored with.
+    key: str = ""
+
+    def __repr__(self) -> str:
+        # Without the key.
+        return f"Contents(record={self.record!r}, days={self.days}, size={self.size})"
+
+
 class Telemetry(Struct, frozen=True, kw_only=True):
     """OpenTelemetry export: the collector gets one span per request by OTLP over HTTP, with models, tokens, cost and
     timing, without prompts and responses. Telemetry needs the extra `otel` and records (`[storage]`)."""
@@ -299,6 +322,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     routing: Routing = Routing()
     limits: Limits = Limits()
     storage: Storage = Storage()
+    contents: Contents = Contents()
     telemetry: Telemetry = Telemetry()
     # Warnings in sentences without secrets.
     warnings: tuple[str, ...] = ()
@@ -309,6 +333,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         others = [provider for provider in self.providers.values() if provider.transport != "echo"]
         echo = [provider for provider in self.providers.values() if provider.transport == "echo"]
         return [*others, *local_servers, *(echo if self.echo_table or not (others or local_servers) else ())]
+
+    @property
+    def records_contents(self) -> bool:
+        """Whether contents are stored: they are enabled, and there is a place for them."""
+        return self.contents.record == "on" and self.storage.is_persistent
 
     @property
     def has_telemetry_export(self) -> bool:

@@ -18,6 +18,7 @@ _FROM_OPTIONS = "an address that its options make"
 # Sections whose members are shown unchanged.
 # But an address, which may have a password.
 _DATABASE = ("storage", "database")
+_CONTENTS = ("storage", "contents")
 _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
@@ -98,8 +99,17 @@ def _keys(values: Mapping[str, object]) -> Iterator[str]:
 def _plain(values: Mapping[str, object]) -> Iterator[str]:
     for section in _PLAIN:
         for name, value in _table(values, section).items():
+            if (section, name) == _CONTENTS:
+                yield from _contents(_table(_table(values, section), name))
+                continue
             is_secret = (section, name) == _DATABASE and isinstance(value, str) and is_literal(value)
             yield f"sets {dotted((section, name))} = {'an address in the file' if is_secret else value}"
+
+
+def _contents(table: Mapping[str, object]) -> Iterator[str]:
+    for name, value in table.items():
+        is_secret = name == "key" and isinstance(value, str) and is_literal(value)
+        yield f"sets {dotted((*_CONTENTS, name))} = {'a key in the file' if is_secret else value}"
 
 
 def describe_route(route: RouteConfig) -> str:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from enum import IntEnum
 from hashlib import blake2b
 
 from msgspec import Struct
 
 from dragoman.contents.body_split import ElementList, SplitBody, joined, split
 from dragoman.contents.compression import changed, compress, decompress, difference
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 from dragoman.contents.piece import Piece, PieceCache, PieceReader, without_breakpoints
 from dragoman.contents.recipe import ListRecipe, Recipe, read_recipe, write_recipe
 from dragoman.contents.redaction import ContentsRedactor
@@ -31,34 +31,6 @@ _CHECK = b"dragoman contents"
 _NEAR = 4
 # A recipe may be larger than its body by this much.
 _MAX_RECIPE = 1 << 20
-
-
-class BodySide(IntEnum):
-    """Which body of an attempt it is; the client's bodies are those of attempt 0. Stored: never change a number."""
-
-    CLIENT_REQUEST = 0
-    PROVIDER_REQUEST = 1
-    PROVIDER_RESPONSE = 2
-    CLIENT_RESPONSE = 3
-
-
-class StoredBody(Struct, frozen=True, kw_only=True):
-    """One body, as it was captured or as it is stored; if it is missing, the reason."""
-
-    side: BodySide
-    attempt: int = 0
-    data: bytes = b""
-    reason: str = ""
-
-
-class ExchangeContents(Struct, frozen=True, kw_only=True):
-    """The bodies of one exchange, or the reason why none are stored. `time` is in microseconds since 1970."""
-
-    id: str
-    time: int
-    key: str
-    bodies: tuple[StoredBody, ...] = ()
-    reason: str = ""
 
 
 class _PreparedList(Struct, frozen=True):
@@ -83,12 +55,12 @@ class Archive:
         self.tables = tables
         self._sealer = sealer
         self._secret = secret
-        self._redactor = redactor
+        self.redactor = redactor
         self._cache: PieceCache = OrderedDict()
 
     def write(self, contents: ExchangeContents, secrets: tuple[str, ...] = ()) -> bool:
         """Write an exchange in one transaction; False if it is there already. `secrets` are credentials of its own."""
-        redactor = self._redactor.extended(secrets) if secrets else self._redactor
+        redactor = self.redactor.extended(secrets) if secrets else self.redactor
         reader = PieceReader(self._key(contents.key), redactor, self._cache)
         prepared = [self._prepare(contents.id, body, reader) for body in contents.bodies]
         tables = self.tables
@@ -189,7 +161,7 @@ class Archive:
             data = self._rebuilt(row)
         except StoreError as error:
             return StoredBody(side=side, attempt=row.attempt, reason=str(error))
-        reader = PieceReader(self._key(key), self._redactor, self._cache)
+        reader = PieceReader(self._key(key), self.redactor, self._cache)
         if len(data) != row.size or reader.digest(b"body", data) != row.digest:
             return StoredBody(side=side, attempt=row.attempt, reason="the stored body is damaged")
         return StoredBody(side=side, attempt=row.attempt, data=data)

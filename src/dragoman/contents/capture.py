@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from dragoman.contents.archive import BodySide, ExchangeContents, StoredBody
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 
 MAX_WAITING = 64 * 1024 * 1024
 QUEUE_FULL = "queue full"

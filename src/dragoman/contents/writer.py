@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from dragoman.contents.archive import Archive
 from dragoman.contents.capture import QUEUE_FULL, Capture, CaptureBudget
+from dragoman.contents.redaction import ContentsRedactor
 from dragoman.contents.retention import RetentionLimits, retain
 from dragoman.database_location import DatabaseLocation
 from dragoman.errors import DragomanError
@@ -72,6 +73,8 @@ class ContentsWriter:
         self._retain_at = 0.0
         # Captures that were submitted, and up to which number they are discarded.
         self._submitted = self._taken = self._discarded = 0
+        # Replaced when keys or patterns change.
+        self.redactor: ContentsRedactor | None = None
         self.written = self.dropped = self.removed = 0
         self.problem = ""
 
@@ -164,6 +167,8 @@ class ContentsWriter:
     def _opened(self) -> Archive:
         if self._archive is None:
             self._archive = self._open()
+        if self.redactor is not None:
+            self._archive.redactor = self.redactor
         return self._archive
 
     def _reopen(self, error: Exception) -> None:

@@ -32,6 +32,7 @@ from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import require_local_client, reset, status_of
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.failing import CLIENT_CLOSED_REQUEST
+from dragoman.gateway.exchange.recording import Recording, records_contents
 from dragoman.gateway.exchange.serving import serve
 from dragoman.gateway.forwarding import error_responses as replies
 from dragoman.gateway.forwarding.client import ClientRequest
@@ -65,6 +66,7 @@ from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
+    from dragoman.contents.writer import ContentsWriter
     from dragoman.gateway.admin.api import AdminApi
 
 # Headers of a 401.
@@ -117,6 +119,24 @@ SERVED: dict[EndpointKind, Callable[[Incoming], Awaitable[None]]] = {
 
 # Members of a record from `client_protocol` to `tags`.
 _Described: TypeAlias = tuple[str, str, str, str, str, str, str, ExchangeFacts, str, str, str]
+
+
+async def _serve_recorded(
+    contents: ContentsWriter,
+    runtime: Runtime,
+    client_request: ClientRequest,
+    request: ServerRequest,
+    builder: RecordBuilder,
+    body: bytes | Awaitable[bytes],
+) -> None:
+    """Serve a conversation whose contents are recorded."""
+    recording = Recording(contents, builder.record, client_request)
+    exchange = Exchange(runtime, client_request, recording.client(request), builder)
+    exchange.recording = recording
+    try:
+        await serve(exchange, recording.request(body))
+    finally:
+        recording.end()
 
 
 class Admitted(HeadDecision, frozen=True):
@@ -186,7 +206,10 @@ class App:
                 if key_slot is not None:
                     client_request = replace(client_request, key_slot=key_slot)
                 body = received(runtime, request, builder.record.key)
-                await serve(Exchange(runtime, client_request, request, builder), body)
+                if (contents := runtime.contents) is None or not records_contents(client_request):
+                    await serve(Exchange(runtime, client_request, request, builder), body)
+                else:
+                    await _serve_recorded(contents, runtime, client_request, request, builder, body)
             else:
                 await self._aside(Incoming(runtime, request, api_path, builder, key))
         except asyncio.CancelledError:
@@ -473,6 +496,7 @@ class App:
             self.runtime.usage_recorder,
             self.runtime.guard.identities,
             self.runtime.state.server,
+            self.runtime.contents,
             verbose=request.query == "verbose",
         )
         if not self._is_stopping():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,6 +57,9 @@ from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
 
+if TYPE_CHECKING:
+    from dragoman.contents.writer import ContentsWriter
+
 # Maximum targets with cached settings, and maximum length of their model names: names come from outside, and may be as
 # large as a body.
 _MAX_TARGETS = 1024
@@ -96,6 +100,8 @@ class Runtime:
         if settings.storage.database is not None:
             self.usage_recorder.configuration = content_digest(settings.file)
         metrics.recorded = self.usage_recorder.recorded
+        # What stores the bodies of conversations, where an operator asks for it.
+        self.contents: ContentsWriter | None = former.contents if former is not None else None
         self.guard = guard or Guard(settings)
         self._records_ids_with_keys = must_record_owners(settings, requires_keys=True)
         self._records_ids_without_keys = must_record_owners(settings, requires_keys=False)
@@ -152,9 +158,15 @@ class Runtime:
         # Cached translations of request arrays. Settings decide about it: each configuration begins with none.
         self.prefixes = self.session_facts.prefixes = PrefixCache()
         metrics.prefix_bytes = lambda: self.prefixes.size
-        self.usage_recorder.on_rotated = self.prefixes.clear
+        self.usage_recorder.on_rotated = self._forget_waiting
         self.checks = CheckCache(self.clock)
         self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
+
+    def _forget_waiting(self) -> None:
+        """Remove what requests left in memory: something of it may be being forgotten."""
+        self.prefixes.clear()
+        if self.contents is not None:
+            self.contents.discard()
 
     def _forgive_changed(self, former: Settings) -> None:
         """Forget failures of providers whose addresses or keys changed; a key that stays in place stays in cooldown."""

@@ -73,7 +73,7 @@ def _opened(path: Path, timeout: float) -> SQLiteConnection:
     except FileExistsError:
         pass
     else:
-        # Of a file that was deleted; SQLite would take them for those of the new one.
+        # Of a file that was deleted; SQLite would use them with the new one.
         for suffix in _SUFFIXES:
             Path(f"{path}{suffix}").unlink(missing_ok=True)
     db = connect(str(path), timeout)

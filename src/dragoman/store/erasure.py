@@ -59,6 +59,10 @@ class Erasure:
         rows = self._db.rows("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
+    def exchange_ids_of(self, session: int) -> list[str]:
+        """The ids of a session's exchanges."""
+        return [row[0] for row in self._db.rows("SELECT id FROM records WHERE session = ?", (session,))]
+
     def amount_of_key(self, key: str) -> ErasureCount:
         """The extent of a key; reads every row."""
         rows = self._db.number("SELECT count(*) FROM records WHERE key = ?", (key,))

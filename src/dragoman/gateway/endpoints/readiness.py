@@ -1,7 +1,9 @@
-"""`GET /readyz`: whether requests are taken, and what is wrong with the database, the records and the keys of the
-database; `?verbose` has the figures of the records. A database that is away stops no request that does not need it."""
+"""`GET /readyz`: whether requests are taken, and what is wrong with the database, the records, the contents and the
+keys of the database; `?verbose` has figures. A database that is away stops no request that does not need it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
@@ -9,12 +11,20 @@ from dragoman.gateway.access.identity_table import IdentityTable
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
 from dragoman.store.server_state import ServerState
 
+if TYPE_CHECKING:
+    from dragoman.contents.writer import ContentsWriter
+
 # Units of figures that are no counts.
 _UNITS = {"backlog": " bytes"}
 
 
 def readiness(
-    usage_recorder: UsageRecorder, identities: IdentityTable, server: ServerState | None = None, *, verbose: bool
+    usage_recorder: UsageRecorder,
+    identities: IdentityTable,
+    server: ServerState | None = None,
+    contents: ContentsWriter | None = None,
+    *,
+    verbose: bool,
 ) -> tuple[int, bytes]:
     """A status, and lines; the first of them is one word where all is well."""
     lines: list[str] = []
@@ -33,6 +43,8 @@ def readiness(
     if identities.hidden:
         names = ", ".join(sorted(identities.hidden))
         lines.append(f"gateway keys of the database are refused, as the configuration has the same: {names}")
+    if contents is not None and contents.problem:
+        lines.append(f"cannot store contents: {contents.problem}")
     recorded = usage_recorder.recorded()
     if verbose and server is not None:
         lines.append(f"database server: {server.epoch or 'has not answered yet'}")
@@ -40,5 +52,13 @@ def readiness(
         lines += [f"records {name}: {count}{_UNITS.get(name, '')}" for name, count in asdict(recorded).items()]
     elif lines and recorded is not None:
         lines.append(f"records backlog: {recorded.backlog}{_UNITS['backlog']}")
+    if contents is not None:
+        lines.append("contents of conversations are stored")
+        if verbose:
+            lines += [
+                f"contents written: {contents.written}",
+                f"contents dropped: {contents.dropped}",
+                f"contents removed: {contents.removed}",
+            ]
     refuses = usage_recorder.refuses
     return 503 if refuses else 200, "\n".join(["refusing" if refuses else "ready", *lines, ""]).encode()

@@ -237,6 +237,8 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: P
             target.provider, endpoint, target.model, prepared.streams, attempt.body, headers, attempt.key, query=query
         )
         exchange.call = call = runtime.open_at_once(order) or await runtime.open(order)
+        if exchange.recording is not None:
+            exchange.call = call = exchange.recording.call(call, attempt)
         exchange.limits.follow(call, retry_state.first_byte)
         await call.head()
         attempt.status, attempt.headers = call.status, call.headers

@@ -60,6 +60,7 @@ from dragoman.rules.pauses import RESUMES
 from dragoman.streaming import StreamPipeline, Tap
 
 if TYPE_CHECKING:
+    from dragoman.gateway.exchange.recording import Recording
     from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 
 T = TypeVar("T")
@@ -123,6 +124,8 @@ class Exchange:
         # Whether a provider key is in cooldown because of this exchange.
         self.has_cooled_key = False
         self.call: UpstreamCall | None = None
+        # The capture of its contents, where they are recorded.
+        self.recording: Recording | None = None
         # The right to call a provider with a concurrency limit.
         self.slot: Slot | None = None
         # Bytes of the response, and of stored input, that count against the key's budgets.

@@ -48,7 +48,8 @@ _SCHEME = rb"https?(?:://|:\\/\\/|%3a%2f%2f)"
 _TAIL = rb"(?![\w-])(?:[^\s\"'\\,;)<>]|\\/)*"
 
 _SECRET_HEADERS = (b"authorization", b"x-amz-security-token", b"api-key", b"x-api-key", b"x-goog-api-key")
-_names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
+# Whether the name of a header is that of a credential.
+names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
 _LEARNED_LIMIT = 64
 # Bytes that are searched for one secret, and for any number of secrets.
 _SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
@@ -79,7 +80,7 @@ class Redactor:
         for key in provider.keys:
             self._keys.update(dict.fromkeys((key, *key.split(":"))))
         for name, value in provider.headers.items():
-            secrets = self._keys if _names_secret(name) else self._values if _is_odd(value) else {}
+            secrets = self._keys if names_secret(name) else self._values if _is_odd(value) else {}
             secrets.update(dict.fromkeys((value, *value.split())))
         self._hosts = {_host(endpoint.base_url, provider): None for endpoint in provider.endpoints}
         self._learned_hosts: dict[str, None] = {}

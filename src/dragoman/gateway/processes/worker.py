@@ -31,6 +31,7 @@ from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.peer_workers import PeerWorkers
 from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
+from dragoman.gateway.processes.contents_recording import contents_writer, redactor_of
 from dragoman.gateway.processes.listen_socket import BACKLOG
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
@@ -127,6 +128,7 @@ class Worker:
             self._runtime.session_facts.attach_records(storage.location, self._worker_settings.log)
         self._collector.follow()
         self._runtime.usage_recorder.start(self._collector.on_ingested)
+        self._start_contents()
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
@@ -163,6 +165,8 @@ class Worker:
         await self._runtime.usage_recorder.close(
             _LAST_INGEST_SECONDS if not self._now.is_set() else _SHORT_INGEST_SECONDS
         )
+        if (contents := self._runtime.contents) is not None:
+            await asyncio.to_thread(contents.close, _LAST_INGEST_SECONDS)
         # The very end: what is not exported by now is in the records anyway.
         exporting = asyncio.ensure_future(self._collector.close())
         if not await self._wait_unless_ended(exporting):
@@ -173,6 +177,15 @@ class Worker:
         if self._configuration.reload():
             self._apply()
 
+    def _start_contents(self) -> None:
+        """Begin to store contents, if that is enabled; one worker reports it."""
+        settings, log = self._runtime.settings, self._worker_settings.log
+        self._runtime.contents = contents = contents_writer(settings, log)
+        if contents is not None:
+            contents.start()
+            if self._worker_settings.number == 0:
+                log.event("warn", f"contents of conversations are stored for {settings.contents.days} days")
+
     def _apply(self) -> None:
         """Apply the present settings; open exchanges continue with the old ones."""
         settings, old, log = self._configuration.settings, self._runtime, self._worker_settings.log
@@ -180,6 +193,8 @@ class Worker:
         self._app.runtime = self._runtime = Runtime(
             settings, self._metrics, log, old.state, guard=self._guard(), former=old
         )
+        if self._runtime.contents is not None:
+            self._runtime.contents.redactor = redactor_of(settings)
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         # They know decisions of the former configuration.
         self._server.heads.clear()

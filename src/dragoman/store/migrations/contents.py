@@ -26,7 +26,7 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         " reason {TEXT} NOT NULL)",
         "CREATE INDEX exchanges_by_time ON exchanges (time, id)",
         "CREATE INDEX exchanges_by_key ON exchanges (key)",
-        # The sides are those of `contents.archive.BodySide`.
+        # The sides are those of `contents.exchange_contents.BodySide`.
         "CREATE TABLE bodies (exchange {TEXT} NOT NULL, attempt {INTEGER} NOT NULL, side {INTEGER} NOT NULL,"
         " size {INTEGER} NOT NULL, digest {BLOB} NOT NULL, recipe {BLOB} NOT NULL, reason {TEXT} NOT NULL,"
         " PRIMARY KEY (exchange, attempt, side))",
