@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,10 +16,18 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.cli.record_file import now_in_micro
+from dragoman.config.config_file import FILE_NAME
+from dragoman.database_location import PostgresDatabase
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of
+from dragoman.records.journal_entry import JournalEntry
+from dragoman.records.thread_assignment import AssignedThread
+from dragoman.store.postgres_database import set_up
+from dragoman.store.record_tables import open_record_tables
+from tests.cli.machine import put_trusted
 from tests.cli.recorded_file import config, talk
 from tests.cli.transcripts import Transcript
+from tests.records.filled import fill
 from tests.server.process import PATIENCE, clean_environment
 
 
@@ -32,12 +40,12 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 @contextmanager
-def following(place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def following(place: Path, *words: str, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A command that shows what comes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dragoman", "logs", "--config", str(place / "gateway.toml"), "--follow", *words],
         cwd=place,
-        env=clean_environment(place),
+        env={**clean_environment(place), **(environ or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -108,3 +116,29 @@ def test_a_terminal_is_drawn_anew_and_left_as_it_was(
     assert raw.startswith("\x1b[?1049h\x1b[?25l\x1b[H")
     assert raw.endswith("\x1b[?25h\x1b[?1049l")
     assert "Traceback" not in raw
+
+
+def test_on_a_shared_database_requests_of_other_machines_are_shown_once(tmp_path: Path, database: str) -> None:
+    location = PostgresDatabase(address=database, name="", path=str(tmp_path / "other.db"))
+    set_up(location)
+    put_trusted(tmp_path, '[storage]\ndatabase = "$DATABASE_URL"\npath = "state.db"\n', {"HOME": str(tmp_path)})
+    (tmp_path / FILE_NAME).rename(tmp_path / "gateway.toml")
+
+    def add(*entries: JournalEntry) -> None:
+        with closing(open_record_tables(location)) as tables:
+            fill(tables, [(entry, AssignedThread(0, 0)) for entry in entries])
+
+    add(talk(1, 0))
+    with following(tmp_path, environ={"DATABASE_URL": database}) as process:
+        assert process.stdout is not None and process.stderr is not None
+        lines = Transcript(process.stdout.fileno())
+        assert lines.take("\n").rstrip().endswith(talk(1, 0).id)
+        # The second one began earlier.
+        add(talk(3, 0), replace(talk(2, 0), time=talk(2, 0).time - 1_000_000))
+        shown = {lines.take("\n").rstrip()[-len(talk(1, 0).id) :] for _ in range(2)}
+        assert shown == {talk(2, 0).id, talk(3, 0).id}
+        add(talk(4, 0))
+        assert lines.take("\n").rstrip().endswith(talk(4, 0).id)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr.read() == b""
