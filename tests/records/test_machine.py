@@ -187,6 +187,39 @@ def test_a_worker_whose_row_a_clone_has_taken_goes_on_under_a_new_id(one: Postgr
     assert [number for number in (0, 1, 2) if entry(number).id.encode() in aside.read_bytes()] == [0, 1]
 
 
+def test_a_machine_waits_until_it_is_known_whose_the_id_is(
+    one: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(one) as worker:
+        row = joined(worker, one)
+    monkeypatch.setattr(machine, "instance_of", lambda directory: "after a boot")
+    with running(one) as worker:
+        worker.journal.finalize(entry(0))
+        assert "not known yet" in worker.thread.catch_up(None).result(LIMIT).problem
+        assert numbers(one) == []
+        # The one that had it is not seen any more.
+        unseen(one)
+        wait_until(lambda: numbers(one) == [0], "the row")
+        assert joined(worker, one).id == row.id
+        assert worker.log == []
+
+
+def test_a_journal_that_lasts_for_a_day_is_followed_by_another(
+    one: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(one) as worker:
+        joined(worker, one)
+        first = worker.journal.path
+        worker.journal.finalize(entry(0))
+        wait_until(lambda: numbers(one) == [0], "the row")
+        assert worker.journal.path == first
+        monkeypatch.setattr(ingest_thread, "_DAY", 0)
+        wait_until(lambda: worker.journal.path != first, "another journal")
+        assert first is not None
+        wait_until(lambda: (directory_of(one) / "ingested" / first.name).exists(), "the first one is retained")
+    assert numbers(one) == [0]
+
+
 def test_a_row_that_a_failover_took_is_added_again(one: PostgresDatabase) -> None:
     with running(one) as worker:
         row = joined(worker, one)

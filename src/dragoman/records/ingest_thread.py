@@ -184,6 +184,7 @@ class IngestThread:
         try:
             self._maintain_journal()
             if not self._is_joined():
+                self._refuse("it is not known yet whether another machine has the id of this one")
                 return self._every
             if self._journal_keep:
                 self._compare()
@@ -242,7 +243,7 @@ class IngestThread:
         name = "" if journal.path is None else journal.path.name
         # One from before it joined, and one whose id a clone has taken. The offset of one that lasts for long would be
         # removed soon after its file.
-        is_old = not journal.is_bare and 0 < journal.begun < self._clock() // 1000 - _DAY
+        is_old = not journal.is_bare and 0 < journal.begun < time.time_ns() // 1000 - _DAY
         if name and (is_old or machine_of(name)[0] != machine.file.id) and not journal.is_closed:
             self._tend(True)
         if self._erasure is None:

@@ -165,7 +165,7 @@ class Machine:
         if row.instance == self._instance:
             return replace(file, epoch=max(row.epoch, file.epoch))
         other = self._other
-        is_renewed = other is not None and other.id == row.id and other.seen != row.seen
+        is_renewed = other is not None and other.id == row.id and row.seen > other.seen
         if row.epoch > file.epoch or is_renewed:
             return replace(new_machine(), epoch=1, database=file.database, time_zone=file.time_zone)
         if row.seen + UNSEEN_AFTER > self.now():
