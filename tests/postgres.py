@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -130,8 +130,14 @@ class PostgresServer:
 
     def query(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """The rows of a query, as the administrator."""
+        with self.querying(database) as query:
+            return query(statement)
+
+    @contextmanager
+    def querying(self, database: str = "postgres") -> Iterator[Callable[[str], list[tuple[object, ...]]]]:
+        """A function that gives the rows of queries, as the administrator: for waits, which ask often."""
         with psycopg.connect(self.address(database), autocommit=True) as administrator:
-            return administrator.execute(statement.encode()).fetchall()
+            yield lambda statement: administrator.execute(statement.encode()).fetchall()
 
     def promote(self) -> None:
         """Make a replica the primary, and wait until it is."""

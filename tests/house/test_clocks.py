@@ -19,6 +19,7 @@ CLOCKS = frozenset({"perf_counter", "process_time", "thread_time", "monotonic"})
 MAY = {
     "gateway/processes/moved_clock.py": "is the clock that tests move forward in another process",
     "waiting.py": "the polling helper",
+    "machines/faults.py": "stops a server for so long; it asserts no length of time",
     "server/constants/sitecustomize.py": "is the wall clock of a process that a test starts",
     "server/test_key_table.py": "knows whether the end of a key has passed; it asserts no length of time",
     "virtual_time.py": "gives up on a thread that does not come back",

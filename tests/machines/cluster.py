@@ -22,7 +22,7 @@ PLACES = (0, 1)
 # The database of the gateways, and their role, which owns it and is nothing else.
 DATABASE, USER = "gateways", "gateway"
 # A server that is killed has what it acknowledged on its disk.
-_SETTINGS = ("fsync=on", "full_page_writes=on", "wal_keep_size=64MB")
+_SETTINGS = ("fsync=on", "full_page_writes=on", "wal_keep_size=64MB", "max_connections=80")
 
 
 class Cluster:
@@ -64,25 +64,26 @@ class Cluster:
         kind = "sync" if synchronous else "async"
         if synchronous:
             self._set_synchronous("*")
-        wait_until(lambda: self._replication() == [("streaming", kind)], f"the replica streams ({kind})")
+        self._wait_for([("streaming", kind)], f"the replica streams ({kind})")
 
     def wait_replicated(self) -> None:
         """Wait until the replica has what was committed before."""
         ((now,),) = self.primary.query("SELECT pg_current_wal_insert_lsn()")
-        behind = f"SELECT pg_last_wal_replay_lsn() >= '{now}'"
-        wait_until(lambda: self.replica.query(behind) == [(True,)], "the replica has what was committed")
+        with self.replica.querying() as query:
+            has_it = f"SELECT pg_last_wal_replay_lsn() >= '{now}'"
+            wait_until(lambda: query(has_it) == [(True,)], "the replica has what was committed")
 
     def detach_replica(self) -> None:
         """Let the replica receive nothing any more, as if its link was cut."""
         self.replica.execute("ALTER SYSTEM SET primary_conninfo = ''")
         self.replica.execute("SELECT pg_reload_conf()")
-        wait_until(lambda: self._replication() == [], "the replica is cut off")
+        self._wait_for([], "the replica is cut off")
 
-    def lost_rows(self, table: str) -> int:
-        """How many rows of a table the replica lacks."""
+    def wait_ahead(self, table: str) -> None:
+        """Wait until the replica lacks rows of a table."""
         query = f"SELECT count(*) FROM {table}"
-        counts = [int(str(server.query(query, DATABASE)[0][0])) for server in (self.primary, self.replica)]
-        return counts[0] - counts[1]
+        with self.primary.querying(DATABASE) as ahead, self.replica.querying(DATABASE) as behind:
+            wait_until(lambda: ahead(query) != behind(query), f"the replica lacks rows of {table}")
 
     def fail_over(self) -> None:
         """Kill the primary, and promote the replica in its place."""
@@ -90,11 +91,6 @@ class Cluster:
         lost.kill()
         self._primary = 1 - self._primary
         self.primary.promote()
-        shutil.rmtree(lost.directory)
-
-    def rows(self, query: str) -> list[tuple[object, ...]]:
-        """The rows of a query to the primary."""
-        return self.primary.query(query, DATABASE)
 
     def report(self) -> str:
         """The ends of the servers' logs."""
@@ -105,6 +101,9 @@ class Cluster:
 
     def _add(self, place: int, primary: PostgresServer | None, *settings: str) -> None:
         directory = self._place(place)
+        if directory.exists():
+            # Of a server that is gone since long.
+            shutil.rmtree(directory)
         directory.mkdir()
         server = PostgresServer(directory, *_SETTINGS, *settings, primary=primary)
         self._servers[place] = server
@@ -114,8 +113,9 @@ class Cluster:
         self.primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
         self.primary.execute("SELECT pg_reload_conf()")
 
-    def _replication(self) -> list[tuple[object, ...]]:
-        return self.primary.query("SELECT state, sync_state FROM pg_stat_replication")
+    def _wait_for(self, replication: list[tuple[object, ...]], what: str) -> None:
+        with self.primary.querying() as query:
+            wait_until(lambda: query("SELECT state, sync_state FROM pg_stat_replication") == replication, what)
 
 
 @contextmanager

@@ -21,10 +21,12 @@ from tests.gateway.harness import HouseLoop
 from tests.machines.cluster import DATABASE, USER, Cluster, proxied
 from tests.machines.database_proxy import DatabaseProxy
 from tests.server.process import Constants, Process
-from tests.waiting import LIMIT
+from tests.waiting import LIMIT, reporting_state
 
-# Texts of an administrator's key in the configuration of all machines, and of a key in the database.
-KEYS = {"file": new_key(), "database": new_key()}
+# Texts of keys by their names: administrators' in the configuration of all machines, and those of the database. There
+# are several, since what requests of one key store is stored one after the other.
+FILE_KEYS = {f"file-{number}": new_key() for number in range(6)}
+DATABASE_KEYS = {f"database-{number}": new_key() for number in range(6)}
 # Seconds by which the clocks of two machines differ.
 SKEW = 30
 _CONFIG = """
@@ -37,7 +39,9 @@ path = "state.db"
 database = "$DATABASE_URL"
 machine = "{name}"
 key_grace = "{key_grace}"
-[keys.file]
+"""
+_KEY = """
+[keys.{name}]
 hash = "{hash}"
 role = "admin"
 """
@@ -86,13 +90,19 @@ class Machine:
         assert self._process is not None
         return self._process
 
+    def report(self) -> str:
+        """What it logged besides requests."""
+        lines = [] if self._process is None else self._process.log.all()
+        return "\n".join([f"machine {self.name}:", *(line for line in lines if '"event":"exchange"' not in line)])
+
     def launch(self) -> None:
         """Start the processes."""
         self._directory.mkdir(exist_ok=True)
         file = self._directory / "dragoman.toml"
-        scale, digest = self._scale, hash_text(KEYS["file"])
-        text = _CONFIG.format(workers=scale.workers, name=self.name, key_grace=f"{scale.key_grace:g} s", hash=digest)
-        file.write_text(text)
+        scale = self._scale
+        text = _CONFIG.format(workers=scale.workers, name=self.name, key_grace=f"{scale.key_grace:g} s")
+        keys = "".join(_KEY.format(name=name, hash=hash_text(key)) for name, key in FILE_KEYS.items())
+        file.write_text(text + keys)
         file.chmod(0o600)
         self._process = Process(
             ["--config", str(file), "--port", "0"], self._directory, self._environment(), constants=self._constants
@@ -109,9 +119,9 @@ class Machine:
 
     def kill(self) -> None:
         """Kill all its processes at once."""
-        # Before: its clients see the end before this does.
-        self.kills += 1
+        # Before its clients see that, and in this order.
         self.port = None
+        self.kills += 1
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -135,14 +145,14 @@ class Machine:
 
 
 def _set_up(cluster: Cluster) -> None:
-    """Make the tables as the role of the gateways, and add the key of the database."""
+    """Make the tables as the role of the gateways, and add the keys of the database."""
     address = PostgresAddress(cluster.primary.address(DATABASE, USER))
     with closing(PostgresConnection(address, LIMIT)) as db:
         migrate(db)
         # The clocks of machines may be at the other side of midnight.
         changes = IdentityChanges(db, lambda: 1000.0)
-        key = digest_of(KEYS["database"])
-        changes.create("database", KeyMembers(), key, maker=LOCAL_MAKER, configured=ConfiguredNames())
+        for name, text in DATABASE_KEYS.items():
+            changes.create(name, KeyMembers(), digest_of(text), maker=LOCAL_MAKER, configured=ConfiguredNames())
 
 
 @contextmanager
@@ -164,6 +174,7 @@ def running_machines(
             proxies = stack.enter_context(proxied(loop, sockets or cluster.socket, watched))
             machine = Machine(name, folder / name, proxies, scale, constants, ahead)
             stack.callback(machine.end)
+            stack.enter_context(reporting_state(machine.report))
             machines.append(machine)
             machine.launch()
         for machine in machines:

@@ -12,7 +12,7 @@ import pytest
 from dragoman.gateway.access.identity_table import POLL_INTERVAL
 from tests.machines.cluster import running_cluster
 from tests.machines.database_proxy import DatabaseProxy
-from tests.machines.machine import CONSTANTS, KEYS, Machine, Scale, running_machines
+from tests.machines.machine import CONSTANTS, FILE_KEYS, Machine, Scale, running_machines
 from tests.mock.asking import Answer, Client
 from tests.sdk.digging import Object, dig_text
 from tests.server.process import looping
@@ -50,7 +50,7 @@ class Administrator:
 
     def _send(self, method: str, path: str, body: Object | None = None, **headers: str) -> Answer:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        given |= {"authorization": f"Bearer {KEYS['file']}", "content-type": "application/json"}
+        given |= {"authorization": f"Bearer {FILE_KEYS['file-0']}", "content-type": "application/json"}
         answer = self._client.ask(f"/admin/v1{path}", body, method=method, headers=given)
         assert answer.status in (200, 201), answer.raw
         return answer
