@@ -184,7 +184,7 @@ def test_a_gateway_that_runs_is_used_and_left_running(place: Path) -> None:
         status, out, err = launched(place, "claude", "--model", "echo/text", "--log", str(file))
         assert (status, port_of(json.loads(out))) == (5, port), err
         assert "1 call, 7 tokens, $0.00, no losses" in err
-        assert f"the gateway at http://127.0.0.1:{port} was running already" in err
+        assert f"the gateway at http://127.0.0.1:{port} was already running" in err
         assert not file.exists()
         assert running_at(port)
     finally:

@@ -156,7 +156,7 @@ def test_pitfall_625_626_627_a_service_from_its_first_to_its_last_moment(init: F
     status, out, err = service(init, "uninstall", "--yes")
     assert (status, err) == (0, "")
     assert not unit.exists() and not env_file.exists()
-    _, _, stays = out.partition("What stays:")
+    _, _, stays = out.partition("Remaining files:")
     assert str(config) in stays and str(init.home / ".local/state/dragoman") in stays
     assert files(init) - before == {path for path in files(init) if path.startswith(".local/state/dragoman/")}
     assert service(init, "uninstall", "--yes")[1] == "No service is installed, and no files of one are left.\n"
