@@ -75,6 +75,7 @@ def test_a_role_gets_what_serve_needs_and_no_more(machine: _Machine, role: str) 
     assert machine.migrate()[0] == 0
     missing = machine.missing(role)
     assert "USAGE on schema dragoman" in missing and "INSERT on records" in missing
+    assert "INSERT on dragoman_contents.bodies" in missing
     status, out, err = machine.migrate("--grant", role)
     assert (status, err, out.splitlines()[1:]) == (0, "", [f"{role} has the privileges of serve"])
     assert machine.missing(role) == []

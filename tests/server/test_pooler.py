@@ -9,19 +9,22 @@ from contextlib import ExitStack, closing
 import pytest
 
 from dragoman.database_location import PostgresDatabase
+from dragoman.store.contents_database import open_contents
 from dragoman.store.migrations.postgres import migrate
 from dragoman.store.postgres_database import administer
 from dragoman.store.postgres_privileges import grant_to
 from tests.postgres import PostgresServer
 from tests.server.shared_database import BEARER, RECORDS, add_key, count_of, create, read, respond, served_on
 from tests.transaction_pooler import transaction_pooler
-from tests.waiting import wait_until
+from tests.waiting import LIMIT, wait_until
 
 
 @pytest.fixture
 def pooled(postgres: PostgresServer, database: str) -> Iterator[str]:
     """The address of a migrated database through the pooler, for a role of its own."""
-    with closing(administer(PostgresDatabase(address=database, name="", path=""))) as owner:
+    location = PostgresDatabase(address=database, name="", path="")
+    open_contents(location, timeout=LIMIT).close()
+    with closing(administer(location)) as owner:
         migrate(owner)
         owner.script("CREATE ROLE pooled LOGIN")
         grant_to(owner, "pooled")

@@ -20,6 +20,8 @@ from dragoman.identities.members import KeyMembers
 from dragoman.records.rows import Batch
 from dragoman.store import postgres_database
 from dragoman.store.connection import Connection, Row
+from dragoman.store.contents import ExchangeRow
+from dragoman.store.contents_database import open_contents
 from dragoman.store.database import open_tables
 from dragoman.store.file_import import check_import, import_file
 from dragoman.store.machines import HISTORY_SECRET, Machines
@@ -212,6 +214,16 @@ def test_a_file_that_a_gateway_has_open_is_refused(full: Path, location: Postgre
             assert db.versions == (0, 0)
         gateway.stdin.close()
     _import(full, location)
+
+
+def test_a_database_with_contents_is_refused(full: Path, location: PostgresDatabase) -> None:
+    set_up(location)
+    with closing(open_contents(location)) as contents:
+        check_import(full, location)
+        contents.add_exchange(ExchangeRow(id="a", time=0, key="ann"))
+    for refused in (check_import, _import):
+        with pytest.raises(DragomanError, match="is not empty: it has contents; nothing was changed: import into a"):
+            refused(full, location)
 
 
 def test_a_database_that_is_not_empty_is_refused(full: Path, location: PostgresDatabase) -> None:

@@ -9,12 +9,17 @@ import pytest
 
 from dragoman.config.configured_keys import configured_names
 from dragoman.config.settings import Settings
+from dragoman.contents.archive import open_archive
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
+from dragoman.contents.redaction import ContentsRedactor
+from dragoman.contents.retention import RetentionLimits, erase, retain
 from dragoman.database_location import PostgresDatabase
 from dragoman.errors import DragomanError
 from dragoman.identities.changes import LOCAL_MAKER
 from dragoman.identities.members import KeyMembers
 from dragoman.records.rows import Batch
 from dragoman.store import postgres_database
+from dragoman.store.contents_database import open_contents
 from dragoman.store.database import open_tables
 from dragoman.store.heartbeat import ServerHeartbeat
 from dragoman.store.migrations.postgres import migrate
@@ -34,7 +39,9 @@ _ROLE = 'se"rve'
 def owner(database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresConnection]:
     """The owner of the tables, and beside it the role of `serve`."""
     monkeypatch.setattr(postgres_database, "TIMEOUT", LIMIT)
-    with closing(administer(PostgresDatabase(address=database, name="", path=""))) as db:
+    location = PostgresDatabase(address=database, name="", path="")
+    open_contents(location, timeout=LIMIT).close()
+    with closing(administer(location)) as db:
         migrate(db)
         db.script('CREATE ROLE "se""rve" LOGIN')
         yield db
@@ -52,7 +59,8 @@ def test_what_a_role_lacks_is_named(owner: PostgresConnection, location: Postgre
         missing = missing_privileges(serving)
         assert "USAGE on schema dragoman" in missing
         assert {"SELECT on schema_version", "DELETE on records"} <= set(missing)
-        assert "UPDATE on schema_version" not in missing
+        assert {"USAGE on schema dragoman_contents", "INSERT on dragoman_contents.exchanges"} <= set(missing)
+        assert "UPDATE on schema_version" not in missing and "UPDATE on dragoman_contents.schema_version" not in missing
         grant_to(owner, _ROLE)
         assert missing_privileges(serving) == []
         owner.script('REVOKE INSERT ON dragoman.audit FROM "se""rve"')
@@ -63,9 +71,11 @@ def test_what_a_role_lacks_is_named(owner: PostgresConnection, location: Postgre
 def test_tables_of_later_migrations_are_included(owner: PostgresConnection, location: PostgresDatabase) -> None:
     grant_to(owner, _ROLE)
     owner.script("CREATE TABLE dragoman.later (id bigint)")
+    owner.script("CREATE TABLE dragoman_contents.later (id bigint)")
     with closing(administer(location)) as serving:
         assert missing_privileges(serving) == []
         serving.change("INSERT INTO later (id) VALUES (1)")
+        serving.change("INSERT INTO dragoman_contents.later (id) VALUES (1)")
 
 
 def test_a_role_that_does_not_exist_gets_nothing(owner: PostgresConnection) -> None:
@@ -100,3 +110,28 @@ def test_everything_that_serve_does_is_permitted(owner: PostgresConnection, loca
             assert records.offsets.move("journal", 0, 1)
             records.offsets.remove("journal")
         assert records.connection.rows("SELECT drop_month(?)", (NOON,)) == [(True,)]
+
+
+def test_a_role_that_only_serves_stores_and_erases_contents(
+    owner: PostgresConnection, location: PostgresDatabase
+) -> None:
+    grant_to(owner, _ROLE)
+    body = StoredBody(side=BodySide.CLIENT_REQUEST, data=b'{"messages":[{"content":"Hi."}]}')
+    with closing(open_archive(location, ContentsRedactor())) as archive:
+        for name in ("a", "b"):
+            archive.write(ExchangeContents(id=name, time=0, key="ann", bodies=(body,)))
+        assert archive.read("a") is not None
+        assert retain(archive.tables, RetentionLimits(days=1), 1) == 0
+    assert erase(location, ["a"]).exchanges == 1
+    assert erase(location, key="ann").exchanges == 1
+
+
+def test_without_tables_of_contents_a_role_that_only_serves_has_nothing_to_erase(
+    owner: PostgresConnection, location: PostgresDatabase
+) -> None:
+    grant_to(owner, _ROLE)
+    owner.script("DROP SCHEMA dragoman_contents CASCADE")
+    with closing(administer(location)) as serving:
+        assert missing_privileges(serving) == []
+    assert erase(location, ["a"], key="ann").exchanges == 0
+    assert owner.row("SELECT 1 FROM pg_namespace WHERE nspname = 'dragoman_contents'") is None

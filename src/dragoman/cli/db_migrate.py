@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _migrate_server(database: PostgresDatabase, role: str | None) -> None:
+    from dragoman.store.contents_database import has_present_schema, open_contents
     from dragoman.store.errors import StoreBusy
     from dragoman.store.migrations.postgres import is_present, migrate
     from dragoman.store.postgres_database import administer
@@ -48,17 +49,19 @@ def _migrate_server(database: PostgresDatabase, role: str | None) -> None:
 
     with closing(administer(database)) as db:
         # A role that only serves finds out that there is nothing to do.
-        if may_migrate(db) or missing_privileges(db) or not is_present(db):
+        if may_migrate(db) or missing_privileges(db) or not is_present(db) or not has_present_schema(database):
             check_owner(db, database)
-        before, _ = db.versions
+        is_changed = not (is_present(db) and has_present_schema(database))
         with progress() as show_step:
             show_step(f"migrating {database} …")
             try:
                 migrate(db)
+                # Also while contents are off, since the role of serve cannot make them later.
+                open_contents(database).close()
             except StoreBusy as error:
                 raise DragomanError(f"{error}; the step was taken back: run dragoman db migrate again") from None
         version, _ = db.versions
-        _report(str(database), version, is_changed=version > before)
+        _report(str(database), version, is_changed=is_changed)
         if role is not None:
             grant_to(db, role)
             documents.write_text(f"{role} has the privileges of serve")

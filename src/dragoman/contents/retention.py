@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dragoman.database_location import DatabaseLocation
 from dragoman.store.contents import ContentsTables
-from dragoman.store.contents_database import contents_path, open_contents
+from dragoman.store.contents_database import contents_path, has_contents, open_contents
 
 # Exchanges that are removed at a time.
 _AT_ONCE = 10
@@ -56,7 +56,7 @@ def erase(
 ) -> RemovedContents:
     """Erase the contents of exchanges, and of a key, with all pieces that they alone use, and overwrite them."""
     path = contents_path(database)
-    if path is not None and not path.exists():
+    if not has_contents(database):
         return RemovedContents()
     tables = open_contents(database)
     try:

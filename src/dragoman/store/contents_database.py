@@ -10,14 +10,18 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dragoman.database_location import DatabaseLocation, is_persistent, path_of
+from dragoman.database_location import DatabaseLocation, PostgresDatabase, is_persistent, path_of
 from dragoman.store.contents import ContentsTables
 from dragoman.store.errors import StoreDamaged
-from dragoman.store.migrations.contents import CONTENTS_SCHEMA, check_version, migrate_file, migrate_schema
+from dragoman.store.migrations.contents import CONTENTS_SCHEMA, NEWEST, check_version, migrate_file, migrate_schema
 from dragoman.store.sqlite import SQLiteConnection, connect
+
+if TYPE_CHECKING:
+    from dragoman.store.postgres import PostgresConnection
 
 CONTENTS_NAME = "contents.db"
 # Seconds that a process waits for another one that opens the file, or writes it.
@@ -36,10 +40,7 @@ def contents_path(database: DatabaseLocation) -> Path | None:
 def open_contents(database: DatabaseLocation, *, timeout: float = LOCK_TIMEOUT) -> ContentsTables:
     """Open the contents of a database, or make them. One thread at a time may use them."""
     if not isinstance(database, str):
-        from dragoman.store.postgres import PostgresAddress, PostgresConnection
-
-        db = PostgresConnection(PostgresAddress(database.address), timeout, timeout)
-        db.schema = CONTENTS_SCHEMA
+        db = _schema_of(database, timeout)
         try:
             migrate_schema(db)
         except BaseException:
@@ -55,6 +56,29 @@ def open_contents(database: DatabaseLocation, *, timeout: float = LOCK_TIMEOUT) 
         except StoreDamaged:
             move_aside(path)
             return ContentsTables(_opened(path, timeout))
+
+
+def has_contents(database: DatabaseLocation, *, timeout: float = LOCK_TIMEOUT) -> bool:
+    """Whether there are tables of contents. A role that only serves cannot make them."""
+    if isinstance(database, str):
+        path = contents_path(database)
+        return path is not None and path.exists()
+    with closing(_schema_of(database, timeout)) as db:
+        return db.versions != (0, 0)
+
+
+def has_present_schema(database: PostgresDatabase, *, timeout: float = LOCK_TIMEOUT) -> bool:
+    """Whether the schema of the contents is of this release; `NewerContents` if it is of a later one."""
+    with closing(_schema_of(database, timeout)) as db:
+        return check_version(db.version) == NEWEST
+
+
+def _schema_of(database: PostgresDatabase, timeout: float) -> PostgresConnection:
+    from dragoman.store.postgres import PostgresAddress, PostgresConnection
+
+    db = PostgresConnection(PostgresAddress(database.address), timeout, timeout)
+    db.schema = CONTENTS_SCHEMA
+    return db
 
 
 def move_aside(path: Path) -> Path:

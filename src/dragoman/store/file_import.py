@@ -20,6 +20,7 @@ from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.identity_file import check_owner
 from dragoman.store.machines import HISTORY_SECRET, Machines
 from dragoman.store.migrations import postgres, sqlite
+from dragoman.store.migrations.contents import CONTENTS_SCHEMA
 from dragoman.store.postgres import SCHEMA, PostgresConnection
 from dragoman.store.postgres_database import administer
 from dragoman.store.sqlite import SQLiteConnection, connect
@@ -139,6 +140,13 @@ def _check_empty(db: PostgresConnection, database: PostgresDatabase) -> None:
             raise DragomanError(
                 f"the database {database} is not empty: it has {table}; nothing was changed: import into a new one"
             )
+    contents = f"{CONTENTS_SCHEMA}.exchanges"
+    if db.rows("SELECT to_regclass(?) IS NOT NULL", (contents,)) == [(True,)] and db.row(
+        f"SELECT 1 FROM {contents} LIMIT 1"
+    ):
+        raise DragomanError(
+            f"the database {database} is not empty: it has contents; nothing was changed: import into a new one"
+        )
 
 
 def _copy_all(
