@@ -127,6 +127,14 @@ def test_other_tools_discard_the_history() -> None:
     assert agent.ask(body(history(5), tools=[{**TOOL, "name": "read this"}])) == "hit"
 
 
+@pytest.mark.parametrize("later", [[TOOL, {**TOOL, "name": "write"}], [TOOL]], ids=["changed", "fewer"])
+def test_tools_that_changed_while_another_target_was_called_are_translated_again(later: JsonList) -> None:
+    agent = Agent()
+    agent.ask(body(history(1), tools=[TOOL, {**TOOL, "name": "edit"}]))
+    agent.ask(body(history(1), tools=later), "gpt-4o")
+    agent.ask(body(history(1), tools=later))
+
+
 def test_other_capabilities_discard_tools_and_history() -> None:
     prefixes = PrefixCache()
     capabilities = capabilities_of(TARGET, "m", "openai")

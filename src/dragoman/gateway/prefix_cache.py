@@ -166,7 +166,8 @@ class PrefixCache:
         return PrefixMatch(scope, written, earlier, count, generation)
 
     def find(self, scope: Scope, written: bytes, slot: Hashable) -> PrefixState | None:
-        """The state of an array of which every byte is the same: of tools, which a client offers in each request."""
+        """The state of an array of which every byte is the same: of tools, which a client offers in each request. It
+        may have been made of an earlier array, of which not all elements are the same."""
         small = len(written) < MIN_ARRAY
         hash_key = _small_hash_key(scope, written) if small else next(_hash_keys(scope, written))
         for entry in self._by_hash.get(hash_key, ()):

@@ -113,7 +113,8 @@ def _find_tools(raw: bytes, slot: Hashable, target: TargetModel, cache: Translat
     tools = cache.find_tools(raw, slot)
     if not isinstance(tools, TranslatedTools):
         return None
-    if tools.target is not target and tools.target != target:
+    # An array that continues another one has its states, too.
+    if tools.raw != raw or (tools.target is not target and tools.target != target):
         cache.count(DISCARDED)
         return None
     return tools
