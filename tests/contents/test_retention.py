@@ -7,7 +7,8 @@ from pathlib import Path
 from dragoman.contents.archive import Archive, open_archive
 from dragoman.contents.exchange_contents import BodySide, ExchangeContents, StoredBody
 from dragoman.contents.redaction import ContentsRedactor
-from dragoman.contents.retention import RetentionLimits, erase, retain
+from dragoman.contents.retention import RetentionLimits, begin_erasure, erase, retain
+from dragoman.store.contents_database import move_aside
 from dragoman.store.sqlite import connect_to_read
 
 DAY = 86_400_000_000
@@ -83,3 +84,47 @@ def test_a_reader_that_stays_is_waited_for_and_reported(tmp_path: Path) -> None:
 def test_without_contents_nothing_is_made(tmp_path: Path) -> None:
     assert erase(str(tmp_path / "state.db"), ["a"]).exchanges == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_erasure_makes_a_file_only_where_one_could_be_made(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.db")
+    begin_erasure(place, "ann", 0, creates=False)
+    assert list(tmp_path.iterdir()) == []
+    begin_erasure(place, "ann", 0, creates=True)
+    archive = opened(place)
+    write(archive, "a")
+    assert archive.read("a") is None
+    archive.close()
+
+
+def test_an_erasure_ends_when_no_exchange_still_runs(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.db")
+    begin_erasure(place, "ann", DAY, creates=True)
+    archive = opened(place)
+    retained(archive, RetentionLimits(), 8 * DAY)
+    write(archive, "early", time=DAY)
+    assert archive.read("early") is None
+    retained(archive, RetentionLimits(), 8 * DAY + 1)
+    write(archive, "late", time=DAY)
+    assert archive.read("late") is not None
+    archive.close()
+
+
+def test_the_contents_of_clients_without_a_key_are_erased(tmp_path: Path) -> None:
+    place = str(tmp_path / "state.db")
+    archive = opened(place)
+    write(archive, "a", key="")
+    write(archive, "b")
+    assert erase(place, key="").exchanges == 1
+    assert archive.tables.oldest(9) == ["b"]
+    archive.close()
+
+
+def test_damaged_files_that_were_moved_aside_are_reported(tmp_path: Path) -> None:
+    archive = opened(str(tmp_path / "state.db"))
+    write(archive, "a")
+    archive.close()
+    aside = move_aside(tmp_path / "contents.db")
+    assert erase(str(tmp_path / "state.db"), ["a"]).remaining == (
+        f"{aside}: a damaged file that was moved aside may have the text: remove it",
+    )

@@ -12,10 +12,11 @@ from dragoman.contents.archive import Archive, open_archive
 from dragoman.contents.capture import QUEUE_FULL, Capture, CaptureBudget
 from dragoman.contents.exchange_contents import BodySide
 from dragoman.contents.redaction import ContentsRedactor
-from dragoman.contents.retention import RetentionLimits
+from dragoman.contents.retention import RetentionLimits, begin_erasure
 from dragoman.contents.writer import ContentsWriter
 from dragoman.errors import ConfigError
 from dragoman.store.errors import StoreFull
+from dragoman.store.migrations.contents import NEWEST
 from dragoman.store.sqlite import connect
 from tests.waiting import wait_until
 
@@ -157,7 +158,7 @@ def test_a_damaged_file_is_moved_aside(setting: Setting, tmp_path: Path) -> None
         file.write(b"\xff" * (size - 4096))
     # Its pages are in no cache: another connection has committed.
     db = connect(str(path), 5)
-    db.change("PRAGMA user_version = 1")
+    db.change(f"PRAGMA user_version = {NEWEST}")
     db.close()
     setting.submit("b")
     setting.end()
@@ -166,18 +167,20 @@ def test_a_damaged_file_is_moved_aside(setting: Setting, tmp_path: Path) -> None
     assert any(".damaged-" in each.name for each in tmp_path.iterdir())
 
 
-def test_what_waits_is_discarded_when_something_is_forgotten(setting: Setting) -> None:
-    setting.opener.error = StoreFull("disk full")
-    setting.submit("a")
-    wait_until(lambda: setting.writer.dropped == 1, "the writer")
-    setting.now += 5
-    setting.opener.error = None
-    setting.writer.submit(Capture("b", 0, "", setting.budget))
-    wait_until(lambda: setting.writer.written == 1, "the writer")
-    setting.writer.discard()
-    setting.submit("c")
+def test_nothing_is_stored_of_what_began_before_an_erasure(setting: Setting) -> None:
+    running = setting.writer.begin("running", 5, "ann")
+    running.add(BodySide.CLIENT_REQUEST, b"begun")
+    begin_erasure(setting.opener.place, "ann", 5, creates=True)
+    running.add(BodySide.CLIENT_RESPONSE, b"ended")
+    setting.writer.submit(running)
+    setting.submit("waits")
+    for name, time, key in (("later", 6, "ann"), ("other", 5, "ben")):
+        setting.writer.submit(Capture(name, time, key, setting.budget))
     setting.end()
-    assert setting.stored() == ["b", "c"]
+    assert sorted(setting.stored()) == ["later", "other"]
+    assert (setting.writer.written, setting.writer.dropped, setting.writer.problem) == (2, 2, "")
+    setting.budget.settle()
+    assert setting.budget.left == 1000
 
 
 def test_what_is_too_old_is_removed_by_the_thread(setting: Setting) -> None:

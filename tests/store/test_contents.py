@@ -108,3 +108,13 @@ def test_values_are_stored_once(tables: ContentsTables) -> None:
     tables.set_value("secret", b"1")
     tables.set_value("secret", b"2")
     assert tables.value("secret") == b"1"
+
+
+def test_an_erasure_is_of_one_key_and_of_what_began_before(tables: ContentsTables) -> None:
+    for asked in (5, 7, 6):
+        tables.begin_erasure("ann", asked)
+    assert [tables.is_erased(key, time) for key, time in (("ann", 7), ("ann", 8), ("ben", 0))] == [True, False, False]
+    tables.end_erasures(before=7)
+    assert tables.is_erased("ann", 7)
+    tables.end_erasures(before=8)
+    assert not tables.is_erased("ann", 0)

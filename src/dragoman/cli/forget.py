@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from dragoman.cli.formatting import counted
 from dragoman.cli.record_file import add_config, name_of, now_in_micro, record_file_of
 from dragoman.cli.terminal import progress, screen_of, wrapped
 from dragoman.cli.trust import configured
-from dragoman.database_location import database_exists
+from dragoman.database_location import DatabaseLocation, database_exists
 from dragoman.errors import DragomanError, UsageError
 
 if TYPE_CHECKING:
+    from dragoman.contents.retention import RemovedContents
+    from dragoman.records.forget import ErasureResult, ErasureScope
     from dragoman.store.stored_erasure import StoredCount
 
 REFUSED = 1
@@ -43,9 +46,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the extent, ask for confirmation, and delete."""
-    from dragoman.contents.retention import erase
     from dragoman.records.deferred_assignment import assign_scope, assign_session
-    from dragoman.records.forget import find, forget, owners_of
+    from dragoman.records.forget import find, owners_of
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store.erasure import Erasure
     from dragoman.store.record_tables import open_record_tables
@@ -66,7 +68,6 @@ def run(options: argparse.Namespace) -> int:
     with closing(open_record_tables(record_file.database, read_only=True)) as tables:
         owners = owners_of(tables.connection, key, settings.keys) if session is None and key is not None else ()
         scope = find(Erasure(tables.connection), key, session, owners)
-        exchanges = Erasure(tables.connection).exchange_ids_of(scope.session) if scope.session else []
     amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
@@ -80,23 +81,39 @@ def run(options: argparse.Namespace) -> int:
     unasked = "nothing is deleted without confirmation (--yes)"
     if not documents.agreed("Remove it?", options.yes, unasked, "nothing was deleted"):
         return REFUSED
-    with progress() as show_step:
-        # First: afterwards nothing tells which exchanges the session had. Workers drop what they have not stored yet
-        # when their journals change.
-        contents = erase(record_file.database, exchanges, key=scope.key)
-        done = forget(record_file.database, scope, clock=now_in_micro, report_progress=show_step)
-        late = erase(record_file.database, exchanges, key=scope.key)
+    done, contents = _forgotten(record_file.database, scope, records_contents=settings.records_contents)
     stored = f", and of stored data {_stored(done.stored)}" if owners else ""
     _print(
         f"{counted(done.rows, 'row')} deleted{stored}; {record_file.database} has only totals of {scope.description}."
     )
-    if erased := contents.exchanges + late.exchanges:
-        _print(f"Contents of {counted(erased, 'request')} deleted.")
-    remaining = (*done.remaining, *late.remaining)
+    if contents.exchanges:
+        _print(f"Contents of {counted(contents.exchanges, 'request')} deleted.")
+    remaining = (*done.remaining, *contents.remaining)
     for left in remaining:
         documents.complain(f"not reached: {left}")
     _print(f"{_ELSEWHERE}." if owners else f"{_ELSEWHERE}, and {_STORED_STAYS}.")
     return REFUSED if remaining else 0
+
+
+def _forgotten(
+    database: DatabaseLocation, scope: ErasureScope, *, records_contents: bool
+) -> tuple[ErasureResult, RemovedContents]:
+    """Delete the scope's contents and records. Contents that are stored before the erasure begins are of exchanges that
+    the journals have by then; what is not stored yet never is."""
+    from dragoman.contents.retention import RemovedContents, begin_erasure, erase
+    from dragoman.records.forget import forget
+
+    contents = RemovedContents()
+
+    def erase_contents(exchanges: Sequence[str]) -> None:
+        nonlocal contents
+        contents = erase(database, exchanges, key=None if scope.session else scope.key)
+
+    key = scope.session_key if scope.session else scope.key
+    with progress() as show_step:
+        begin_erasure(database, key, now_in_micro(), creates=records_contents)
+        done = forget(database, scope, clock=now_in_micro, report_progress=show_step, erase_contents=erase_contents)
+    return done, contents
 
 
 def _stored(stored: StoredCount) -> str:

@@ -59,7 +59,8 @@ class Archive:
         self._cache: PieceCache = OrderedDict()
 
     def write(self, contents: ExchangeContents, secrets: tuple[str, ...] = ()) -> bool:
-        """Write an exchange in one transaction; False if it is there already. `secrets` are credentials of its own."""
+        """Write an exchange in one transaction; False if it is there already, or an erasure began after it did.
+        `secrets` are credentials of its own."""
         redactor = self.redactor.extended(secrets) if secrets else self.redactor
         reader = PieceReader(self._key(contents.key), redactor, self._cache)
         prepared = [self._prepare(contents.id, body, reader) for body in contents.bodies]
@@ -67,7 +68,7 @@ class Archive:
         tables.forget_added()
         with tables.transaction():
             row = ExchangeRow(id=contents.id, time=contents.time, key=contents.key, reason=contents.reason)
-            if not tables.add_exchange(row):
+            if tables.is_erased(row.key, row.time) or not tables.add_exchange(row):
                 return False
             for body in prepared:
                 for each in body.lists:

@@ -10,14 +10,21 @@ from msgspec import Struct
 
 from dragoman.database_location import DatabaseLocation
 from dragoman.store.contents import ContentsTables
-from dragoman.store.contents_database import contents_path, has_contents, open_contents
+from dragoman.store.contents_database import contents_path, has_contents, moved_aside, open_contents
 
 # Exchanges that are removed at a time.
 _AT_ONCE = 10
 _DAY = 86_400_000_000
+# Days after which no exchange still runs that an erasure was to reach.
+_ERASURE_DAYS = 7
+# Microseconds that the clock of another machine may be ahead.
+_AHEAD = 60_000_000
 # Seconds for which an erasure waits for readers, and between two tries.
 WIPE_TIMEOUT = 15.0
 _POLL_INTERVAL = 0.1
+# Why something remains.
+_READ = "another process reads the file, and its log could not be emptied"
+_DAMAGED = "a damaged file that was moved aside may have the text: remove it"
 
 
 class RetentionLimits(Struct, frozen=True, kw_only=True):
@@ -43,35 +50,53 @@ def retain(tables: ContentsTables, limits: RetentionLimits, now: int) -> int:
     expired = tables.oldest(_AT_ONCE, before=now - int(limits.days * _DAY))
     if not expired and tables.total_bytes() > limits.max_bytes:
         expired = tables.oldest(_AT_ONCE)
-    return tables.remove(expired) if expired else 0
+    if expired:
+        return tables.remove(expired)
+    tables.end_erasures(now - _ERASURE_DAYS * _DAY)
+    return 0
+
+
+def begin_erasure(database: DatabaseLocation, key: str, now: int, *, creates: bool) -> None:
+    """Have no exchange of a key stored that runs, or waits for a writer; `creates` also makes a missing file, which the
+    first of them would make otherwise."""
+    path = contents_path(database)
+    if not has_contents(database) and (path is None or not creates):
+        return
+    tables = open_contents(database)
+    try:
+        tables.begin_erasure(key, now if path is not None else now + _AHEAD)
+    finally:
+        tables.close()
 
 
 def erase(
     database: DatabaseLocation,
     exchanges: Sequence[str] = (),
     *,
-    key: str = "",
+    key: str | None = None,
     timeout: float = WIPE_TIMEOUT,
     pause: Callable[[float], None] = time.sleep,
 ) -> RemovedContents:
-    """Erase the contents of exchanges, and of a key, with all pieces that they alone use, and overwrite them."""
+    """Erase the contents of exchanges, and of a key, with all pieces that they alone use, and overwrite them. After
+    `begin_erasure` nothing is added to them."""
     path = contents_path(database)
+    aside = () if path is None else tuple([f"{each}: {_DAMAGED}" for each in moved_aside(path)])
     if not has_contents(database):
-        return RemovedContents()
+        return RemovedContents(remaining=aside)
     tables = open_contents(database)
     try:
         removed = 0
         for at in range(0, len(exchanges), _AT_ONCE):
             removed += tables.remove(exchanges[at : at + _AT_ONCE])
-        while key and (some := tables.of_key(key, _AT_ONCE)):
+        while key is not None and (some := tables.of_key(key, _AT_ONCE)):
             removed += tables.remove(some)
         while tables.sweep():
             pass
         is_wiped = _wipe(tables, timeout, pause)
     finally:
         tables.close()
-    problem = f"{path}-wal: another process reads the file, and its log could not be emptied"
-    return RemovedContents(exchanges=removed, remaining=() if is_wiped else (problem,))
+    readers = () if is_wiped else (f"{path}-wal: {_READ}",)
+    return RemovedContents(exchanges=removed, remaining=(*aside, *readers))
 
 
 def _wipe(tables: ContentsTables, timeout: float, pause: Callable[[float], None]) -> bool:

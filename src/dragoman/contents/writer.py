@@ -71,8 +71,6 @@ class ContentsWriter:
         self._stopping = threading.Event()
         self._retry_at = 0.0
         self._retain_at = 0.0
-        # Captures that were submitted, and up to which number they are discarded.
-        self._submitted = self._taken = self._discarded = 0
         # Replaced when keys or patterns change.
         self.redactor: ContentsRedactor | None = None
         self.written = self.dropped = self.removed = 0
@@ -95,7 +93,6 @@ class ContentsWriter:
         if self._stopping.is_set():
             capture.clear()
             return
-        self._submitted += 1
         self._queue.put(capture)
         if self._thread is None:
             self.start()
@@ -105,10 +102,6 @@ class ContentsWriter:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="contents", daemon=True)
             self._thread.start()
-
-    def discard(self) -> None:
-        """Store nothing of the exchanges that wait: they may be what is being forgotten."""
-        self._discarded = self._submitted
 
     def close(self, within: float) -> bool:
         """Write what waits, and end; False if the time did not suffice."""
@@ -134,24 +127,25 @@ class ContentsWriter:
             self._archive = None
 
     def _take(self, capture: Capture) -> None:
-        self._taken += 1
         try:
-            if self._taken <= self._discarded or (self.problem and self._monotonic() < self._retry_at):
-                self.dropped += 1
-            elif self._write(capture):
+            may_write = not self.problem or self._monotonic() >= self._retry_at
+            if may_write and self._write(capture):
                 self.written += not capture.reason
                 self.dropped += capture.reason == QUEUE_FULL
+            else:
+                self.dropped += 1
         finally:
             capture.clear()
 
     def _write(self, capture: Capture) -> bool:
-        """Write an exchange, once more after the file was replaced or damaged; False if that failed."""
+        """Write an exchange, once more after the file was replaced or damaged; False if that failed, or it was erased
+        before."""
         try:
             try:
-                self._opened().write(capture.contents(), capture.secrets)
+                is_written = self._opened().write(capture.contents(), capture.secrets)
             except (StoreReplaced, StoreDamaged) as error:
                 self._reopen(error)
-                self._opened().write(capture.contents(), capture.secrets)
+                is_written = self._opened().write(capture.contents(), capture.secrets)
         except (DragomanError, OSError) as error:
             self._failed(error)
             return False
@@ -162,7 +156,7 @@ class ContentsWriter:
         if self.problem:
             self.problem = ""
             self._log("info", "contents are stored again")
-        return True
+        return is_written
 
     def _opened(self) -> Archive:
         if self._archive is None:
@@ -185,7 +179,6 @@ class ContentsWriter:
         self._let_go()
         if is_new:
             self._log("error", f"cannot store contents: {self.problem}; requests and records go on")
-        self.dropped += 1
 
     def _let_go(self) -> None:
         archive, self._archive = self._archive, None

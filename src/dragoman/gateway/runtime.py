@@ -158,15 +158,10 @@ class Runtime:
         # Cached translations of request arrays. Settings decide about it: each configuration begins with none.
         self.prefixes = self.session_facts.prefixes = PrefixCache()
         metrics.prefix_bytes = lambda: self.prefixes.size
-        self.usage_recorder.on_rotated = self._forget_waiting
+        # What requests left in memory: something of it may be being forgotten.
+        self.usage_recorder.on_rotated = self.prefixes.clear
         self.checks = CheckCache(self.clock)
         self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
-
-    def _forget_waiting(self) -> None:
-        """Remove what requests left in memory: something of it may be being forgotten."""
-        self.prefixes.clear()
-        if self.contents is not None:
-            self.contents.discard()
 
     def _forgive_changed(self, former: Settings) -> None:
         """Forget failures of providers whose addresses or keys changed; a key that stays in place stays in cooldown."""

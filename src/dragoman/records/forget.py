@@ -98,8 +98,10 @@ def forget(
     lock_timeout: float = _LOCK_TIMEOUT,
     pause: Callable[[float], None] = time.sleep,
     report_progress: Callable[[str], None] = lambda step: None,
+    erase_contents: Callable[[Sequence[str]], None] = lambda exchanges: None,
 ) -> ErasureResult:
-    """Erase a scope. `clock` gives microseconds; `lock_timeout` is for one lock."""
+    """Erase a scope. `clock` gives microseconds; `lock_timeout` is for one lock. `erase_contents` gets the ids of a
+    session's exchanges, none for a key, before their rows are removed."""
     timeout = TIMEOUT if timeout is None else timeout
     report_progress("asking workers to begin another journal …")
     order = _ordered(database, scope)
@@ -113,6 +115,7 @@ def forget(
         Ingester(tables, directory_of(database)).remove_retained(_EVER)
         # Unassigned rows would belong to its sessions, and refer to its histories.
         assign_all(tables, scope.key, scope.session)
+        erase_contents(Erasure(tables.connection).exchange_ids_of(scope.session) if scope.session else ())
         rows = _remove_rows(tables, scope, report_progress)
         stored = _remove_stored(tables, scope, report_progress)
         report_progress("writing over what was removed …")

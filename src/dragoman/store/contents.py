@@ -5,6 +5,7 @@ exchange with its list, a piece for each node; what has none is removed by `swee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from msgspec import Struct
 
@@ -144,6 +145,10 @@ class ContentsTables:
         """Begin to count anew: the transaction was taken back."""
         self._added = 0
 
+    def is_erased(self, key: str, time: int) -> bool:
+        """Whether an exchange of a key began before an erasure, so that it may not be added."""
+        return exists(self._db, "SELECT 1 FROM erasures WHERE scope = ? AND asked >= ?", (_scope(key), time))
+
     # Reads.
 
     def piece(self, digest: bytes) -> tuple[int, bytes]:
@@ -208,6 +213,20 @@ class ContentsTables:
 
     # Deletions: each of these is a small transaction.
 
+    def begin_erasure(self, key: str, asked: int) -> None:
+        """Have no exchange of a key added that began at this time or before, whichever process has captured it."""
+        with self.transaction():
+            self._db.change(
+                "INSERT INTO erasures (scope, asked) VALUES (?, ?)"
+                " ON CONFLICT (scope) DO UPDATE SET asked = excluded.asked WHERE erasures.asked < excluded.asked",
+                (_scope(key), asked),
+            )
+
+    def end_erasures(self, before: int) -> None:
+        """Remove erasures of before a time."""
+        with self.transaction():
+            self._db.change("DELETE FROM erasures WHERE asked < ?", (before,))
+
     def remove(self, exchanges: Sequence[str]) -> int:
         """Remove exchanges; what they alone use is then without uses. Returns how many there were."""
         removed = freed = 0
@@ -253,3 +272,8 @@ class ContentsTables:
     def close(self) -> None:
         """Let go of the database."""
         self._db.close()
+
+
+def _scope(key: str) -> bytes:
+    """What an erasure has in place of the name of its key."""
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16, person=b"erasure").digest()

@@ -28,6 +28,8 @@ CONTENTS_NAME = "contents.db"
 LOCK_TIMEOUT = 10.0
 # What SQLite has beside a file.
 _SUFFIXES = ("-wal", "-shm")
+# Between the name of a damaged file and the time at which it was moved.
+_DAMAGED = ".damaged-"
 
 
 def contents_path(database: DatabaseLocation) -> Path | None:
@@ -83,11 +85,16 @@ def _schema_of(database: PostgresDatabase, timeout: float) -> PostgresConnection
 
 def move_aside(path: Path) -> Path:
     """Give a damaged file another name, by which it can be examined; the new name."""
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+    aside = path.with_name(f"{path.name}{_DAMAGED}{time.strftime('%Y%m%dT%H%M%S')}")
     for suffix in ("", *_SUFFIXES):
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
     return aside
+
+
+def moved_aside(path: Path) -> list[Path]:
+    """Damaged files that had this name, with what SQLite has beside them."""
+    return sorted(path.parent.glob(f"{path.name}{_DAMAGED}*"))
 
 
 def _opened(path: Path, timeout: float) -> SQLiteConnection:

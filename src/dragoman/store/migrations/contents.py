@@ -43,6 +43,8 @@ _STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE totals (name {TEXT} PRIMARY KEY, bytes {INTEGER} NOT NULL)",
         "INSERT INTO totals (name, bytes) VALUES ('contents', 0)",
     ),
+    # Erasures: the digest of a key's name, and the time up to which exchanges that began are not stored any more.
+    ("CREATE TABLE erasures (scope {BLOB} PRIMARY KEY, asked {INTEGER} NOT NULL)",),
 )
 NEWEST = len(_STEPS)
 
