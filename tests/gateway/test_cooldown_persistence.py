@@ -25,7 +25,7 @@ from dragoman.gateway.stored_responses import stored_state
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN, MAX_KEY_COOLDOWN
+from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN, MAX_KEY_COOLDOWN, Health
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import digest_of
 from dragoman.store import Tables, open_tables
@@ -262,3 +262,14 @@ def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
             assert "cannot load persisted cooldowns" in lived.out.getvalue()
 
     asyncio.run(main())
+
+
+def test_a_cooldown_from_before_a_reset_does_not_come_back_and_a_later_one_does() -> None:
+    health = Health()
+    health.cool_key("chat", "k", "m", 700.0, 100.0)
+    (before,) = health.take_updates()
+    health.reset_keys("chat", 110.0)
+    health.merge_persisted(replace(before, epoch=0.0))
+    assert health.key_until("chat", "k", "m") <= 110.0
+    health.merge_persisted(replace(before, epoch=0.0, since=120.0))
+    assert health.key_until("chat", "k", "m") == 700.0

@@ -7,14 +7,17 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.gateway.harness import CHAT, Received, Reply, whole
+from tests.gateway.harness import CHAT, Answer, Received, Reply, whole
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import speaking, turn
 from tests.postgres import PostgresServer
+from tests.sdk.digging import dig_objects
 from tests.sdk.providers import stream as stream_of
-from tests.server.process import Gate, Process, Script, Served, provided, read_until
+from tests.server.process import Constants, Gate, Process, Script, Served, provided, read_until
 from tests.server.shared_database import BEARER, RECORDS, add_key, count_of, create, read, respond, served_on, storage
 from tests.waiting import wait_until
+
+FOLLOWING: Constants = {"dragoman.gateway.cooldown_persistence.FOLLOW_INTERVAL": 0.05}
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -43,6 +46,34 @@ def test_a_key_is_known_to_all_machines_until_it_is_revoked_on_any(database: str
         first, second = (stack.enter_context(served_on(database)) for _ in range(2))
         for number in range(20):
             _make_and_revoke(first, second, f"key-{number}")
+
+
+def test_a_cooldown_of_a_key_is_known_to_a_machine_that_runs(database: str) -> None:
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(served_on(database, script=_limited, constants=FOLLOWING)) for _ in range(2)
+        )
+        assert (_cooled(first), _cooled(second)) == ([], [])
+        assert _asked_chat(first).status == 429
+        wait_until(lambda: _cooled(second) == [0], "the other machine knows the cooldown")
+        # It is the first machine's row, and stays so.
+        assert count_of(database, "SELECT count(*) FROM rests WHERE subject LIKE 'key chat %'") == 1
+        assert second.provider.received == []
+
+
+def _asked_chat(gateway: Served) -> Answer:
+    body = {"model": "chat/served", "input": "Hi.", "store": False}
+    return gateway.post("/v1/responses", body, authorization=BEARER)
+
+
+def _limited(received: Received) -> Reply:
+    return whole({"error": {"message": "slow down"}}, 429, retry_after="600")
+
+
+def _cooled(gateway: Served) -> list[object]:
+    """Positions of the keys of the provider that are in cooldown."""
+    providers = dig_objects({**gateway.get("/status", authorization=BEARER).json()}, "providers")
+    return [key["key"] for each in providers if each["name"] == "chat" for key in dig_objects(each, "keys_in_cooldown")]
 
 
 def _make_and_revoke(first: Served, second: Served, name: str) -> None:

@@ -20,6 +20,7 @@ def test_a_rest_is_there_until_it_is_over(tmp_path: Path) -> None:
     clock.now += 10
     with opened(tmp_path / "state.db", clock=clock) as store:
         assert sorted(store.cooldowns.current()) == [("a", b"one"), ("b", b"two")]
+        assert store.cooldowns.current("b") == [("b", b"two")]
         clock.now += 0.5
         assert store.cooldowns.current() == [("b", b"two")]
         store.cooldowns.end("b")

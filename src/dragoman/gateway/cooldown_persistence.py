@@ -1,8 +1,11 @@
 """Cooldown persistence: cooldowns of targets and keys in the store, by the time of day, for the next start. Rows are
-posted without waiting. Suspicion, probes and affinities are not persisted."""
+posted without waiting. Suspicion, probes and affinities are not persisted. Machines that share a database learn the
+cooldowns of keys from each other: a provider rejects a key wherever it comes from."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +19,12 @@ from dragoman.records.old_names import LEVELS, OUTCOMES
 from dragoman.routing.health import MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_entry import HealthUpdate
 from dragoman.routing.health_state import HealthLevel
-from dragoman.store import Store, StoreError
+from dragoman.store import Store, StoreAway, StoreError
 
 # Seconds in which the store must give its rows; a start does not wait any longer.
 _TIMEOUT = 2.0
+# Seconds between two looks at the cooldowns of other machines.
+FOLLOW_INTERVAL = 3.0
 # Characters of a row's subject: models may be named by clients.
 _MAX_SUBJECT_LENGTH = 1000
 _TARGET, _KEY = "target ", "key "
@@ -52,6 +57,9 @@ class PersistedCooldowns:
     def __init__(self, runtime: Callable[[], Runtime], wall: Callable[[], float]) -> None:
         self._runtime = runtime
         self._wall = wall
+        # When to look at the rows of other machines again, infinite during a look; and the rows of the last one.
+        self._looks = 0.0
+        self._rows: dict[str, bytes] = {}
 
     @property
     def _store(self) -> Store | None:
@@ -81,14 +89,48 @@ class PersistedCooldowns:
             log_failure(runtime.log, "warn", "cannot load persisted cooldowns", error)
             return
         for subject, body in rows:
-            try:
-                update = _moved(_decode(subject, body), -self._ahead)
-            except msgspec.DecodeError:
-                # Another version wrote it; it is found out again.
-                continue
-            # The time of day may have been set back meanwhile.
-            end = runtime.clock() + (MAX_KEY_COOLDOWN if update.group else MAX_COOLDOWN)
-            runtime.routing_state.health.merge((replace(update, until=min(update.until, end)),))
+            update = self._restored(subject, body)
+            if update is not None:
+                runtime.routing_state.health.merge((update,))
+
+    def follow(self) -> None:
+        """Begin a look at the cooldowns of keys that other machines persisted, if it is time for one."""
+        store, runtime = self._store, self._runtime()
+        server = runtime.state.server
+        if store is None or server is None or server.is_away or runtime.clock() < self._looks:
+            return
+        self._looks = math.inf
+        store.read(lambda tables: tables.cooldowns.current(_KEY), _TIMEOUT).add_done_callback(self._learn)
+
+    def _learn(self, read: asyncio.Future[list[tuple[str, bytes]]]) -> None:
+        """Adopt what is new since the last look."""
+        runtime = self._runtime()
+        self._looks = runtime.clock() + FOLLOW_INTERVAL
+        try:
+            rows = dict(read.result())
+        except StoreAway:
+            # The heartbeat has it logged.
+            return
+        except StoreError as error:
+            log_failure(runtime.log, "warn", "cannot read cooldowns of other machines", error)
+            return
+        former, self._rows = self._rows, rows
+        for subject, body in rows.items():
+            if former.get(subject) != body:
+                update = self._restored(subject, body)
+                if update is not None and update.group:
+                    runtime.routing_state.health.merge_persisted(update)
+
+    def _restored(self, subject: str, body: bytes) -> HealthUpdate | None:
+        """The update of a row, by the clock of this process; None if another version wrote it."""
+        try:
+            update = _moved(_decode(subject, body), -self._ahead)
+        except msgspec.DecodeError:
+            # It is found out again.
+            return None
+        # The time of day may have been set back meanwhile.
+        end = self._runtime().clock() + (MAX_KEY_COOLDOWN if update.group else MAX_COOLDOWN)
+        return replace(update, until=min(update.until, end))
 
     @property
     def _ahead(self) -> float:

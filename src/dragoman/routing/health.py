@@ -33,6 +33,7 @@ import math
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.routing.attempt_outcome import COUNTING, LIVING, AttemptOutcome
 from dragoman.routing.health_entry import TARGETS, HealthEntry, HealthUpdate, Permit
@@ -371,6 +372,13 @@ class Health:
             entry = self._groups.get(group, {}).get(subject) or self._create(subject, -math.inf, group)
             if entry.adopt(update):
                 self._watch(group, subject, entry)
+
+    def merge_persisted(self, update: HealthUpdate) -> None:
+        """Adopt an update without an epoch from another machine, unless the subject was reset here since."""
+        entry = self._groups.get(update.group, {}).get(update.subject)
+        if entry is not None and update.since > entry.epoch:
+            update = replace(update, epoch=entry.epoch)
+        self.merge((update,))
 
     def _enter(
         self, subject: str, entry: HealthEntry, level: HealthLevel, until: float, now: float, group: str = TARGETS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import StoredBytes, Tables, open_tables
-from dragoman.store.errors import StoreBusy, StoreError
+from dragoman.store.errors import StoreAway, StoreBusy, StoreError
 from dragoman.store.work_item import Expedite
 from dragoman.store.write_errors import not_writable
 
@@ -21,6 +21,7 @@ __all__ = [
     "Expedite",
     "LeaseLost",
     "Store",
+    "StoreAway",
     "StoreBusy",
     "StoreError",
     "StoredBytes",

@@ -9,6 +9,8 @@ from dragoman.store.connection import Connection, Transaction
 
 # Cooldowns that end first are dropped.
 MAX_COOLDOWNS = 4096
+# Behind every other text.
+_LAST = "\U0010ffff"
 
 
 class Cooldowns:
@@ -35,9 +37,12 @@ class Cooldowns:
         with Transaction(self._db):
             self._db.change("DELETE FROM rests WHERE subject = ?", (subject,))
 
-    def current(self) -> list[tuple[str, bytes]]:
-        """The rests that are not over."""
-        return self._db.rows("SELECT subject, body FROM rests WHERE expires > ?", (self._now(),))
+    def current(self, kind: str = "") -> list[tuple[str, bytes]]:
+        """The cooldowns that are not over, of subjects that begin so."""
+        return self._db.rows(
+            "SELECT subject, body FROM rests WHERE expires > ? AND subject >= ? AND subject < ?",
+            (self._now(), kind, kind + _LAST),
+        )
 
     def remove_outdated(self, most: int) -> int:
         """Remove some expired cooldowns; returns how many."""

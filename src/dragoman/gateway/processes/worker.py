@@ -281,6 +281,7 @@ class Worker:
                     self._apply()
                 self._runtime.state.sweep()
                 self._bind_again()
+                self._persisted_cooldowns.follow()
                 self._state_sync.broadcast()
 
     async def _serve_on(self) -> None:
