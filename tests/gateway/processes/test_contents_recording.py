@@ -8,11 +8,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.config.settings import Contents, Settings, Storage
-from dragoman.contents.exchange_contents import BodySide
+from dragoman.contents.archive import open_archive
+from dragoman.contents.exchange_contents import BodySide, ExchangeContents
+from dragoman.contents.redaction import ContentsRedactor
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.processes.contents_recording import contents_writer, redactor_of
+from dragoman.gateway.processes.contents_recording import contents_retention, contents_writer, redactor_of
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT
+from tests.waiting import wait_until
 
 KEY = "a provider's key: one"
 
@@ -50,3 +53,19 @@ def test_the_writer_writes(tmp_path: Path) -> None:
     assert writer.close(60.0)
     assert (writer.written, writer.problem) == (1, "")
     assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_file_with_old_contents_has_retention_while_none_are_stored(tmp_path: Path) -> None:
+    log = Log(io.StringIO())
+    assert contents_retention(settings(tmp_path, "off"), log) is None
+    place = str(tmp_path / "state.db")
+    archive = open_archive(place, ContentsRedactor(), key="a key of the former settings")
+    for name, time in (("old", 0), ("new", 1 << 60)):
+        archive.write(ExchangeContents(id=name, time=time, key="ann", reason="too large"))
+    assert contents_retention(settings(tmp_path, "on"), log) is None
+    retention = contents_retention(settings(tmp_path, "off"), log)
+    assert retention is not None
+    retention.start()
+    wait_until(lambda: archive.tables.oldest(9) == ["new"], "the retention")
+    assert retention.close(60.0)
+    archive.close()

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from dragoman.config.settings import Settings
 from dragoman.gateway.forwarding.redaction import names_secret
 from dragoman.gateway.observability.logs import Log
+from dragoman.store.contents_database import contents_path
 
 if TYPE_CHECKING:
     from dragoman.contents.redaction import ContentsRedactor
+    from dragoman.contents.retention_thread import RetentionThread
     from dragoman.contents.writer import ContentsWriter
 
 
@@ -38,6 +40,22 @@ def contents_writer(settings: Settings, log: Log) -> ContentsWriter | None:
     )
     writer.redactor = redactor
     return writer
+
+
+def contents_retention(settings: Settings, log: Log) -> RetentionThread | None:
+    """What removes the contents of a file that are too old although no more are stored; None if there is none. A
+    server's are removed by the gateways that store some."""
+    path = contents_path(settings.storage.location)
+    if settings.records_contents or path is None or not path.exists():
+        return None
+    from dragoman.contents.retention import RetentionLimits
+    from dragoman.contents.retention_thread import RetentionThread
+
+    return RetentionThread(
+        settings.storage.location,
+        RetentionLimits(days=settings.contents.days, max_bytes=settings.contents.size),
+        lambda level, words: log.event(level, words),
+    )
 
 
 def redactor_of(settings: Settings) -> ContentsRedactor:

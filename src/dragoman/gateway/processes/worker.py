@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from weakref import WeakSet
 
 from dragoman.config.settings import Limits, Settings, Timeouts
@@ -31,7 +31,7 @@ from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.peer_workers import PeerWorkers
 from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
-from dragoman.gateway.processes.contents_recording import contents_writer, redactor_of
+from dragoman.gateway.processes.contents_recording import contents_retention, contents_writer, redactor_of
 from dragoman.gateway.processes.listen_socket import BACKLOG
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
@@ -43,6 +43,9 @@ from dragoman.gateway.thread_offload import share_interpreter
 from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.http.server import HttpServer, ServerLimits
 from dragoman.store.server_state import ServerState
+
+if TYPE_CHECKING:
+    from dragoman.contents.retention_thread import RetentionThread
 
 T = TypeVar("T")
 _LAST_MOMENTS = 5.0
@@ -102,6 +105,8 @@ class Worker:
         self._signalled_at = 0.0
         self._closing: asyncio.Task[None] | None = None
         self._binding: asyncio.Task[bool] | None = None
+        # What removes old contents where none are stored any more.
+        self._contents_retention: RetentionThread | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Runtime] = WeakSet()
 
@@ -167,6 +172,8 @@ class Worker:
         )
         if (contents := self._runtime.contents) is not None:
             await asyncio.to_thread(contents.close, _LAST_INGEST_SECONDS)
+        if (retention := self._contents_retention) is not None:
+            await asyncio.to_thread(retention.close, _LAST_INGEST_SECONDS)
         # The very end: what is not exported by now is in the records anyway.
         exporting = asyncio.ensure_future(self._collector.close())
         if not await self._wait_unless_ended(exporting):
@@ -185,6 +192,9 @@ class Worker:
             contents.start()
             if self._worker_settings.number == 0:
                 log.event("warn", f"contents of conversations are stored for {settings.contents.days} days")
+        elif self._worker_settings.number == 0 and (retention := contents_retention(settings, log)) is not None:
+            self._contents_retention = retention
+            retention.start()
 
     def _apply(self) -> None:
         """Apply the present settings; open exchanges continue with the old ones."""
