@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.records.forget import find, forget
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import directory_of, journals_in
+from dragoman.records.journal_directory import ASIDE, directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, OPEN
 from dragoman.records.journal_ingest import Ingester
 from dragoman.records.retained_journals import RetainedJournals
@@ -156,3 +156,16 @@ def test_pitfall_657_retained_journals_are_erased_with_what_is_forgotten(path: s
         scope = find(Erasure(tables.connection), "alice", None)
     assert forget(path, scope, clock=lambda: NOON).remaining == ()
     assert not kept.exists()
+
+
+def test_an_exchange_that_goes_on_in_a_journal_that_was_set_aside_did_not_crash(path: str) -> None:
+    folder = directory_of(path)
+    with closing(Journal(folder)) as journal:
+        journal.open(entry(1, outcome=OPEN))
+        journal.rotate()
+        assert journal.path is not None
+        (folder / ASIDE).mkdir()
+        journal.path.rename(folder / ASIDE / journal.path.name)
+        ingest(path)
+        # The journal that was set aside has its end: `dragoman db ingest` records it.
+        assert [*rows(path)] == []

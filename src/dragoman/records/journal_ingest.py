@@ -356,9 +356,10 @@ class Ingester:
         return True
 
     def _goes_on(self, journal: Path) -> bool:
-        """Whether another journal begins with the open exchanges of this one."""
-        worker = _worker(journal)
-        for later in (*journals_in(self._directory), *self._retained_journals.all()):
+        """Whether another journal begins with the open exchanges of this one. It may have been set aside: this one may
+        be from before its machine joined others, which the next owner of the directory ingests."""
+        worker, aside = _worker(journal), journals_in(self._directory / ASIDE)
+        for later in (*journals_in(self._directory), *self._retained_journals.all(), *aside):
             if later == journal or _worker(later) != worker:
                 continue
             try:
