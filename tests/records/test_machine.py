@@ -13,6 +13,7 @@ from dragoman.database_location import PostgresDatabase
 from dragoman.errors import ConfigError
 from dragoman.records import ingest_thread, machine
 from dragoman.records.digest_key import NAME as SECRET
+from dragoman.records.integrity_check import check_integrity
 from dragoman.records.journal_directory import ASIDE, directory_of, journals_in, machine_of
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.machine import Machine, check_machine, described_zone
@@ -99,6 +100,17 @@ def test_machines_have_names_and_ids_of_their_own(one: PostgresDatabase, tmp_pat
         wait_until(lambda: all(row.seen > before[row.id] for row in machines(one)), "both are seen again")
         assert first.log == second.log == []
     assert numbers(one) == [*range(20)]
+
+
+def test_journals_of_another_machine_are_not_missed_by_the_integrity_check(
+    one: PostgresDatabase, tmp_path: Path
+) -> None:
+    other = beside(one, tmp_path / "other")
+    with running(one) as worker:
+        worker.journal.finalize(entry(0))
+        wait_until(lambda: numbers(one) == [0], "the row")
+        found = list(check_integrity(other))
+    assert {each.state for each in found} == {"ok"}
 
 
 def test_a_restart_and_another_worker_use_the_same_row(one: PostgresDatabase) -> None:

@@ -50,7 +50,7 @@ def check_integrity(database: DatabaseLocation) -> Iterator[IntegrityFinding]:
         return
     finally:
         tables.close()
-    yield from _journals(directory_of(database), offsets)
+    yield from _journals(directory_of(database), offsets, is_shared=not isinstance(database, str))
 
 
 def _file(tables: RecordTables, database: DatabaseLocation) -> Iterator[IntegrityFinding]:
@@ -98,7 +98,7 @@ def _sizes(database: DatabaseLocation) -> Iterator[tuple[str, int]]:
             continue
 
 
-def _journals(directory: Path, offsets: Mapping[str, JournalOffset]) -> Iterator[IntegrityFinding]:
+def _journals(directory: Path, offsets: Mapping[str, JournalOffset], *, is_shared: bool) -> Iterator[IntegrityFinding]:
     read = _Read()
     for journal in journals_in(directory):
         offset = offsets.get(journal.name, JournalOffset(journal.name, 0, 0))
@@ -109,7 +109,8 @@ def _journals(directory: Path, offsets: Mapping[str, JournalOffset]) -> Iterator
             continue
         except OSError as error:
             yield IntegrityFinding("journals", "wrong", f"{journal.name}: cannot be read: {error.strerror}")
-    gone = [offset for name, offset in offsets.items() if not (directory / name).exists()]
+    # A database that machines share has the offsets of journals on all of them.
+    gone = [] if is_shared else [name for name in offsets if not (directory / name).exists()]
     if gone:
         words = f"marks of {len(gone)} that are not there any more, which the next start removes"
         yield IntegrityFinding("journals", "note", words)
