@@ -132,7 +132,9 @@ def test_journals_need_a_path(tmp_path: Path) -> None:
 def test_without_the_driver_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "dragoman.store.postgres", raising=False)
-    assert "psycopg, which is not installed (pip install 'dragoman[postgres]')" in problem_of(tmp_path, VERIFIED)
+    assert "psycopg, which is not installed (pip install '.[postgres]' in a clone of dragoman)" in problem_of(
+        tmp_path, VERIFIED
+    )
 
 
 @pytest.mark.parametrize("name", ["two words", "", "-x", "a" * 65])

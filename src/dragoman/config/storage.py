@@ -70,7 +70,7 @@ def _database(written: str, storage: Storage, environ: Mapping[str, str]) -> Pos
         from dragoman.store.postgres import PostgresAddress
     except ImportError:
         problem = "a database of PostgreSQL needs psycopg, which is not installed"
-        raise invalid(problem, "pip install 'dragoman[postgres]'") from None
+        raise invalid(problem, "pip install '.[postgres]' in a clone of dragoman") from None
     # Only a configuration with a database needs them.
     from socket import gethostname
 

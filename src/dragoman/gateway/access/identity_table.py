@@ -44,7 +44,7 @@ _MAX_KNOWN_TEXTS = 10_000
 _NEVER_READ = -math.inf
 _REVOKED = "this gateway key is revoked"
 _MISSING = "the file is missing"
-_REPLACED = "the file is another one, without the keys that were known: restore it, or restart the gateway to use it"
+_REPLACED = "the database is another one, without the keys known before: restore it, or restart the gateway to use it"
 _HIDDEN = "this gateway key is not in force: the configuration has a key of the same name, or the same key"
 
 
