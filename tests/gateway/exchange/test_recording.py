@@ -101,6 +101,17 @@ def test_a_client_can_refuse_to_be_recorded(tmp_path: Path) -> None:
         assert len(stored()) == 1
 
 
+def test_of_a_background_response_the_clients_request_and_its_response_are_stored(tmp_path: Path) -> None:
+    with recorded(tmp_path, lambda received: answers(protocol_of(received), streamed=False)) as (house, stored):
+        body = {**ASKED["openai-responses"]("openai-chat"), "background": True, "store": True}
+        answer = house.post(PATHS["openai-responses"], body, x_api_key=KEY)
+        assert json.loads(answer.body)["status"] == "queued"
+        (contents,) = stored()
+    assert bodies(contents, BodySide.CLIENT_RESPONSE) == [answer.body]
+    assert [json.loads(request) for request in bodies(contents, BodySide.CLIENT_REQUEST)] == [body]
+    assert not bodies(contents, BodySide.PROVIDER_REQUEST) and not bodies(contents, BodySide.PROVIDER_RESPONSE)
+
+
 def test_the_clients_key_is_redacted_and_what_is_sent_is_not_changed(tmp_path: Path) -> None:
     def says(received: Received) -> Reply:
         assert KEY in received.body.decode()
