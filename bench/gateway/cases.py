@@ -43,6 +43,8 @@ class Case(Struct, frozen=True, kw_only=True):
     repeats: bool = False
     # Whether the gateway key has lists of models, providers, addresses and paths.
     has_lists: bool = False
+    # Whether the contents of requests and responses are stored.
+    has_contents: bool = False
 
     @property
     def label(self) -> str:

@@ -55,6 +55,10 @@ providers = ["chat", "messages", "responses"]
 addresses = ["10.0.0.0/8", "127.0.0.0/8", "::1"]
 paths = ["chat", "messages", "responses", "models"]
 """
+CONTENTS = """
+[storage.contents]
+record = "on"
+"""
 _NO_RECORDS = """
 [storage]
 record_requests = false

@@ -87,7 +87,7 @@ def count(case: Case, exchanges: int, warm_up: int, concurrent: int = CONCURRENT
                 provider.port,
                 command=observed,
                 variables=_VARIABLES,
-                more=serving.KEY_LISTS if case.has_lists else "",
+                more=_more_settings(case),
             )
         )
         # Left before the gateway is stopped: it ends after a last step of the ingest thread, which then waits no more.
@@ -96,6 +96,11 @@ def count(case: Case, exchanges: int, warm_up: int, concurrent: int = CONCURRENT
         return uvloop.run(
             _count(case, (exchanges, warm_up, concurrent), gateway, ingest, Callgrind(gateway.pid, place))
         )
+
+
+def _more_settings(case: Case) -> str:
+    # The lists first: they continue the last table of the file.
+    return (serving.KEY_LISTS if case.has_lists else "") + (serving.CONTENTS if case.has_contents else "")
 
 
 async def _count(

@@ -2,6 +2,8 @@
 
 python -m bench.instructions.observed DIRECTORY serve ...
 
+Contents that are captured stay in their queue: the thread that would store them is not started.
+
 The directory holds two FIFOs. Each byte of `permits` lets the ingest thread make one step. After each step, a line with
 its counters goes to `reports`. When the other process closes `permits`, the ingest thread goes on without permits.
 """
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dragoman.cli import main as dragoman
+from dragoman.contents.writer import ContentsWriter
 from dragoman.gateway.access import identity_table
 from dragoman.records.ingest_thread import IngestThread
 
@@ -42,6 +45,10 @@ def gated(step: _Step, permits: int, reports: int) -> _Step:
     return permitted
 
 
+def _stay_stopped(writer: ContentsWriter) -> None:
+    """In place of `ContentsWriter.start`."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve; the arguments are the directory of the FIFOs and those of dragoman."""
     directory = Path(arguments[0])
@@ -49,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     reports = os.open(directory / REPORTS, os.O_WRONLY)
     # The gateway itself has no use for a pause that others end, so this is not an argument of the class.
     setattr(IngestThread, "_step", gated(IngestThread._step, permits, reports))  # noqa: B010
+    setattr(ContentsWriter, "start", _stay_stopped)  # noqa: B010
     # Gateway keys are read by the clock, not for each exchange, and under a profiler exchanges take long.
     setattr(identity_table, "POLL_INTERVAL", _NEVER)  # noqa: B010
     return dragoman(list(arguments[1:]))

@@ -97,8 +97,8 @@ def test_captures_are_written_and_their_bytes_given_back(setting: Setting) -> No
 
 def test_credentials_of_the_exchange_are_redacted(setting: Setting) -> None:
     capture = setting.writer.begin("a", 0, "ann")
-    capture.secrets = ("the key of ann",)
-    capture.add(BodySide.CLIENT_REQUEST, b"say the key of ann")
+    capture.credentials = (b"", b"Bearer the-key-of-ann")
+    capture.add(BodySide.CLIENT_REQUEST, b"say the-key-of-ann")
     setting.writer.submit(capture)
     setting.end()
     with opened(setting.opener.place) as archive:

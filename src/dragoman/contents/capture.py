@@ -46,9 +46,9 @@ class CapturedBody(Struct, eq=False):
 
 
 class Capture:
-    """The bodies of one exchange. `secrets` are credentials of its own, as that of its client."""
+    """The bodies of one exchange. `credentials` are headers of its client, a scheme may precede a credential."""
 
-    __slots__ = ("_bodies", "_budget", "attempts", "id", "key", "reason", "secrets", "time")
+    __slots__ = ("_bodies", "_budget", "attempts", "credentials", "id", "key", "reason", "time")
 
     def __init__(self, exchange: str, time: int, key: str, budget: CaptureBudget) -> None:
         self.id = exchange
@@ -56,7 +56,7 @@ class Capture:
         self.key = key
         self.reason = ""
         self.attempts = 0
-        self.secrets: tuple[str, ...] = ()
+        self.credentials: tuple[bytes, ...] = ()
         self._bodies: list[CapturedBody] = []
         self._budget = budget
 
@@ -68,7 +68,11 @@ class Capture:
 
     def add(self, side: BodySide, data: bytes, attempt: int = 0) -> None:
         """A body that is known as a whole."""
-        self.receiver(self.body(side, attempt))(data)
+        self._bodies.append(CapturedBody(side, attempt, [data]))
+        budget = self._budget
+        budget.left -= len(data)
+        if budget.left < 0:
+            self._drop()
 
     def receiver(self, body: CapturedBody) -> Callable[[bytes], None]:
         """What takes the chunks of a body."""
@@ -81,6 +85,12 @@ class Capture:
                 drop()
 
         return take
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The credentials of the client by value; the writer's thread finds them."""
+        given = [header.split() for header in self.credentials]
+        return tuple([words[-1].decode("latin-1") for words in given if words])
 
     @property
     def size(self) -> int:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dragoman.contents.writer import ContentsWriter
 
 _HEADER = b"x-dragoman-record"
-# Headers with credentials of clients; a scheme may precede them.
-_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 
 
 def records_contents(client_request: ClientRequest) -> bool:
@@ -41,8 +39,13 @@ class Recording:
     def __init__(self, writer: ContentsWriter, record: Record, client_request: ClientRequest) -> None:
         self._writer = writer
         self._capture = writer.begin(record.id, record.time, record.key)
-        given = (client_request.table.get(name, b"").split() for name in _CREDENTIALS)
-        self._capture.secrets = tuple([words[-1].decode("latin-1") for words in given if words])
+        header = client_request.table.get
+        self._capture.credentials = (
+            header(b"authorization", b""),
+            header(b"x-api-key", b""),
+            header(b"api-key", b""),
+            header(b"x-goog-api-key", b""),
+        )
 
     def client(self, client: Client) -> Client:
         """The client, with its responses recorded."""
