@@ -159,3 +159,11 @@ def test_who_is_checked_is_shown_with_what_was_found() -> None:
         "now       every 1.5 s while a target is in cooldown: alive 0 s ago",
     ]
     assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]}, SCREEN)
+
+
+def test_the_database_of_several_machines_is_shown() -> None:
+    told: JsonObject = {"database": {"name": "db1:5432/dragoman", "problem": ""}}
+    assert "\ndatabase db1:5432/dragoman: present\n" in as_text("http://127.0.0.1:1", told, SCREEN)
+    told = {"database": {"name": "db1:5432/dragoman", "problem": "it does not answer"}}
+    assert "\ndatabase db1:5432/dragoman: away: it does not answer\n" in as_text("http://127.0.0.1:1", told, SCREEN)
+    assert "database" not in as_text("http://127.0.0.1:1", {"database": None}, SCREEN)

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
 import pytest
 
+from dragoman.database_location import PostgresDatabase
+from dragoman.store.contents_database import open_contents
+from dragoman.store.migrations.postgres import migrate
+from dragoman.store.postgres_database import administer
+from dragoman.store.postgres_privileges import grant_to
 from tests.gateway.harness import CHAT, Answer, Received, Reply, whole
 from tests.gateway.says import tells
 from tests.postgres import PostgresServer, postgres_server
 from tests.sdk.digging import dig_objects
-from tests.server.process import Constants, Gate, Served
+from tests.server.process import Constants, Gate, Script, Served, serving
 from tests.server.shared_database import (
     BEARER,
     FILE_KEY,
+    KEYS,
     MODEL,
+    PATIENT,
     RECORDS,
     add_key,
     count_of,
@@ -25,8 +32,9 @@ from tests.server.shared_database import (
     read,
     respond,
     served_on,
+    storage,
 )
-from tests.waiting import wait_until
+from tests.waiting import LIMIT, wait_until
 
 # A server whose processes are stopped is found out by these.
 IMPATIENT: Constants = {
@@ -185,6 +193,55 @@ def test_a_start_without_the_database_serves_keys_of_the_file(server: PostgresSe
             wait_until(lambda: respond(later, "Hello.").status == 200, "responses are stored")
             names = "SELECT count(*) FROM key_names WHERE name = 'operator'"
             wait_until(lambda: count_of(address, names) == 1, "the name of the configured key is bound")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_empty_database_that_was_away_at_the_start_is_set_up_when_it_returns(
+    server: PostgresServer, workers: str
+) -> None:
+    server.stop()
+    with served_on(server.address(), arguments=("--workers", workers)) as gateway:
+        assert respond(gateway, "Hello.").status == 503
+        server.start()
+        wait_until(lambda: respond(gateway, "Hello.").status == 200, "responses are stored")
+        known = f"Bearer {add_key(gateway, 'known')}"
+        wait_until(lambda: plain(gateway, known).status == 200, "the key is known")
+        wait_until(lambda: count_of(server.address(), RECORDS) >= 2, "the records are in the database")
+
+
+def test_an_empty_database_that_returns_to_a_role_that_may_not_set_it_up_needs_its_owner(
+    server: PostgresServer,
+) -> None:
+    server.execute("CREATE ROLE reader LOGIN")
+    server.stop()
+    with served_on(server.address(user="reader")) as gateway:
+        server.start()
+        wait_until(lambda: "run dragoman db migrate" in ready(gateway), "the remedy is named")
+        assert plain(gateway).status == 200
+        location = PostgresDatabase(address=server.address(), name="", path="")
+        open_contents(location, timeout=LIMIT).close()
+        with closing(administer(location)) as owner:
+            migrate(owner)
+            grant_to(owner, "reader")
+        wait_until(lambda: respond(gateway, "Hello.").status == 200, "responses are stored")
+
+
+def test_a_public_gateway_without_keys_of_the_file_accepts_those_of_the_database_when_it_returns(
+    server: PostgresServer,
+) -> None:
+    address = server.address()
+    with served_on(address) as gateway:
+        known = f"Bearer {add_key(gateway, 'known')}"
+        assert gateway.stop() == 0
+    server.stop()
+    more = storage().removeprefix(KEYS)
+    environment = {"DATABASE_URL": address}
+    with serving(Script(), more, arguments=("--host", "0.0.0.0"), environment=environment, constants=PATIENT) as closed:
+        assert (plain(closed, known).status, plain(closed, "Bearer x").status) == (503, 503)
+        server.start()
+        wait_until(lambda: plain(closed, known).status == 200, "the key of the database is known")
+        assert respond(closed, "Hello.", known).status == 200
+        assert plain(closed, "Bearer x").status == 401
 
 
 def test_every_fault_is_reported_without_user_and_password(server: PostgresServer) -> None:

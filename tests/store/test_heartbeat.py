@@ -15,6 +15,7 @@ from dragoman.store.heartbeat import ServerHeartbeat
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations.postgres import migrate
 from dragoman.store.postgres import PostgresAddress, PostgresConnection
+from dragoman.store.postgres_database import administer
 from dragoman.store.server_state import ServerState
 from tests.postgres import PostgresServer, postgres_server
 from tests.waiting import LIMIT, wait_until
@@ -77,11 +78,14 @@ def test_another_database_has_another_origin(database: str) -> None:
     assert origins[0] != origins[1]
 
 
-def test_a_database_without_tables_names_the_command(database: str) -> None:
+def test_an_empty_database_is_set_up_unless_it_had_tables_before(database: str) -> None:
     state = ServerState()
-    beat = ServerHeartbeat(_database(database), state, LIMIT)
-    with closing(beat), pytest.raises(StoreError, match="dragoman db migrate"):
-        beat.generation()
+    with closing(ServerHeartbeat(_database(database), state, LIMIT)) as beat:
+        assert beat.generation() == 0
+        with closing(administer(_database(database))) as owner:
+            owner.script("DROP SCHEMA dragoman CASCADE")
+        with pytest.raises(StoreError, match="dragoman db migrate"):
+            beat.generation()
     assert state.is_away and "dragoman db migrate" in state.problem
 
 

@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
 def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
     """Whether the database has any gateway key. If that cannot be read, a gateway that other machines reach does not
     start without configured keys, because it might serve them without a key."""
-    from dragoman.store.errors import StoreAway, StoreError
+    from dragoman.store.errors import StoreAway, StoreBusy, StoreError
     from dragoman.store.identity_reader import has_identities
 
     database = settings.storage.location
@@ -172,7 +172,7 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
         if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
             # Until the database is readable, requests without a key are rejected.
             return False
-        if isinstance(error, StoreAway):
+        if not isinstance(database, str) and isinstance(error, StoreAway | StoreBusy):
             # Assume that it has keys: the database server may come back while other machines call this gateway.
             return True
         raise ConfigError(

@@ -92,7 +92,7 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
         for provider in _rows(status, "providers")
         if isinstance(check := provider.get("check"), dict)
     ]
-    lines = [*wrapped(screen, head), "", *table(screen, _PROVIDERS, providers), ""]
+    lines = [*wrapped(screen, head), *_database(status, screen), "", *table(screen, _PROVIDERS, providers), ""]
     if keys:
         lines += [*table(screen, _KEYS, keys), ""]
     if checks:
@@ -103,6 +103,15 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
         levels = ", ".join(f"{text_of(unnamed, level)} {printable(level)}" for level in unnamed)
         lines += ["", *wrapped(screen, f"Other targets, named only by clients: {levels}.")]
     return "\n".join(lines)
+
+
+def _database(status: JsonObject, screen: OutputScreen) -> list[str]:
+    """The database that several machines share, and why it is away; nothing for a file."""
+    database = status.get("database")
+    if not isinstance(database, dict):
+        return []
+    problem = text_of(database, "problem")
+    return wrapped(screen, f"database {text_of(database, 'name')}: {f'away: {problem}' if problem else 'present'}")
 
 
 def _counted(row: JsonObject, name: str, words: str = "") -> str:

@@ -25,6 +25,10 @@ class StoreReplaced(StoreError):
     """Another file is at the place of the opened one, or none."""
 
 
+class StoreWithoutTables(StoreError):
+    """A table is missing, as in a database that was not set up."""
+
+
 class NewerContents(StoreError):
     """A later release has changed the tables of the contents."""
 

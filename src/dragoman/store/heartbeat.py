@@ -9,10 +9,12 @@ from typing import TypeVar
 
 from dragoman.database_location import PostgresDatabase
 from dragoman.identities.identity import StoredIdentity
-from dragoman.store.errors import StoreError
+from dragoman.store.connection import Row
+from dragoman.store.errors import StoreError, StoreWithoutTables
 from dragoman.store.identities import Identities, IdentityCount
 from dragoman.store.postgres import SCHEMA
-from dragoman.store.postgres_database import connect_to
+from dragoman.store.postgres_database import connect_to, set_up
+from dragoman.store.postgres_privileges import may_migrate
 from dragoman.store.server_state import ServerAnswer, ServerState
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ class ServerHeartbeat:
 
     def __init__(self, database: PostgresDatabase, state: ServerState, timeout: float | None = None) -> None:
         self._state = state
+        self._database = database
         self._db = connect_to(database, timeout=TIMEOUT if timeout is None else timeout)
         self._identities = Identities(self._db)
         # Heartbeats that failed, one after the other.
@@ -57,7 +60,7 @@ class ServerHeartbeat:
     def generation(self) -> int:
         """Ask how the server is, and for the number of the last change of keys; `StoreError` if it is away."""
         try:
-            generation, clock, epoch, database = self._db.ask(_BEAT)
+            generation, clock, epoch, database = self._beat()
         except StoreError as error:
             self._failed = min(self._failed + 1, 8)
             self._state.lost(str(error))
@@ -68,6 +71,18 @@ class ServerHeartbeat:
         self.origin = bytes(database)
         self._state.answered(ServerAnswer(clock=clock, epoch=epoch, database=self.origin.hex()))
         return int(generation)
+
+    def _beat(self) -> Row:
+        """The answer to a heartbeat; the tables of an empty database are made first."""
+        try:
+            return self._db.ask(_BEAT)
+        except StoreWithoutTables:
+            if self._state.database or not may_migrate(self._db):
+                # It was another one before, or its owner makes the tables.
+                raise
+            # It was away at the start, which would have made them.
+            set_up(self._database)
+            return self._db.ask(_BEAT)
 
     def changes_since(self, generation: int, apply: Callable[[Iterator[StoredIdentity]], T]) -> T:
         """The result of `apply` for the identities that were changed after a generation, revoked ones included."""

@@ -34,6 +34,7 @@ from dragoman.store.errors import (
     StoreFull,
     StoreInterrupted,
     StoreUnknown,
+    StoreWithoutTables,
 )
 from dragoman.store.placeholders import numbered
 from dragoman.store.postgres_refusals import LOWEST_VERSION, reason_of, state_of
@@ -71,7 +72,7 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "40001": (StoreConflict, "another transaction changed the same rows"),
     "40P01": (StoreConflict, "two transactions waited for each other"),
     "42501": (StoreError, "its role lacks a privilege: the owner of the tables runs dragoman db migrate --grant ROLE"),
-    "42P01": (StoreError, "a table is missing: run dragoman db migrate"),
+    "42P01": (StoreWithoutTables, "a table is missing: run dragoman db migrate"),
     "53100": (StoreFull, "the disk of the server is full"),
     "53300": (StoreBusy, "the server has no connection left: raise max_connections, or lower storage.connections"),
     "55P03": (StoreBusy, "another transaction held a lock for too long"),
