@@ -163,7 +163,10 @@ def test_db_check_finds_the_same(both: tuple[_Gateway, _Gateway]) -> None:
     lines, other_lines = (text.splitlines() for text in (found, other_found))
     assert lines[1].startswith("ok\tfile\tversion ") and lines[2].startswith("ok\tintegrity\t")
     assert other_lines[1].startswith("ok\tdatabase\tversion ")
-    assert (status, lines[3:]) == (other_status, other_lines[2:])
+    # A file has the journals of one machine, and knows which offset has no journal any more.
+    own = [line for line in lines[3:] if not line.startswith("note\tjournals\tmarks of 1 ")]
+    assert len(own) == len(lines) - 4
+    assert (status, own) == (other_status, other_lines[2:])
     assert (status, [line for line in lines if line.startswith("wrong")]) == (
         1,
         ["wrong\treferences\t1 threads that one began which is not there"],
