@@ -73,7 +73,7 @@ def test_pitfall_629_a_gateway_for_all_makes_a_key_and_shows_it_once(tmp_path: P
         assert status(second) == 401
         assert status(second, key) == 200
         assert shown(second) == []
-        second.log.wait("remove kept/first-key and start again")
+        second.log.wait("delete kept/first-key and start again")
 
 
 def test_pitfall_629_without_its_file_there_is_a_new_one_and_the_old_one_opens_nothing(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_pitfall_447_a_key_is_not_unknown_because_its_file_was_deleted_and_made_
         # Requests are recorded, for which a worker makes the file again.
         with gateway.load(FILE_KEY):
             wait_until(lambda: gateway.file.exists() and are_unreadable(), "no worker knows the key any more")
-            problem = b"without the keys that were known"
+            problem = b"without the keys known before"
             wait_until(lambda: problem in gateway.house.get("/readyz").body, "the file is another one")
             assert gateway.statuses(text) == {503}
         # A worker that starts later knows so, too.

@@ -103,7 +103,7 @@ def test_a_key_in_the_environment_is_all_that_a_known_provider_needs(tmp_path: P
     with started(tmp_path, "--port", "0", environment={"OPENAI_API_KEY": "sk-canary-0123456789"}) as process:
         process.out.wait("  openai ")
         process.out.wait("dragoman launch claude --model openai/MODEL")
-        process.out.wait("costs nothing")
+        process.out.wait("at no cost")
         process.out.wait('"model":"echo/text"')
         assert "sk-canary" not in "\n".join(process.out.all())
 

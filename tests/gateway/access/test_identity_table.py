@@ -303,7 +303,7 @@ def test_pitfall_447_a_file_that_was_made_anew_makes_no_text_unknown(watched: Wa
     watched.clock.now += GRACE
     watched.table.load()
     assert watched.outcome(text) == "ann"
-    assert "without the keys that were known" in watched.table.problem
+    assert "without the keys known before" in watched.table.problem
     # Keys of another database are not in force before a restart, since those of the known one may be.
     other = watched.create("bob")
     watched.clock.now += 0.1

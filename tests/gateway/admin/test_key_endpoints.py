@@ -451,7 +451,9 @@ def test_a_file_that_cannot_be_written_now_is_said_so_and_nothing_is_done(house:
         with other.transaction():
             answer = send(house, "PATCH", "/keys/ann", {"models": ["a"]}, match=generation, status=503)
             assert answer.header("retry-after") == "1"
-            assert "another process holds the file" in refusal(house, "POST", "/keys", {"name": "bee"}, status=503)
+            assert "another process holds the database of the keys" in refusal(
+                house, "POST", "/keys", {"name": "bee"}, status=503
+            )
             # Reading needs no lock.
             assert send(house, "GET", "/keys/ann").json()["models"] is None
         send(house, "PATCH", "/keys/ann", {"models": ["a"]}, match=generation)
